@@ -1,4 +1,4 @@
-"""What commands take before they do anything: CPU time, and how many times that of an empty Python and of `import typer`.
+"""What commands take before they do anything: CPU time, and how many times that of an empty Python and of `import click`.
 
 The best of several runs, of all commands in turn; seconds are those of this machine as it is, ratios are not. Modules are
 compiled first, as an installed package has them.
@@ -21,7 +21,7 @@ import dphist
 
 COMMANDS: Final = {
     "python": ("-c", "pass"),
-    "import typer": ("-c", "import typer"),
+    "import click": ("-c", "import click"),
     "import numpy": ("-c", "import numpy"),
     "import scipy.special": ("-c", "import scipy.special"),
     "dphist --help": ("-m", "dphist", "--help"),
@@ -47,9 +47,9 @@ def main() -> None:
     measured = [{name: seconds(words) for name, words in COMMANDS.items()} for _ in range(runs)]
     best = {name: min(run[name] for run in measured) for name in COMMANDS}
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, best of {runs}\n")
-    print(f"{'':<24}{'CPU s':>7}{'x python':>10}{'x typer':>10}")
+    print(f"{'':<24}{'CPU s':>7}{'x python':>10}{'x click':>10}")
     for name, least in best.items():
-        print(f"{name:<24}{least:>7.3f}{least / best['python']:>10.1f}{least / best['import typer']:>10.1f}")
+        print(f"{name:<24}{least:>7.3f}{least / best['python']:>10.1f}{least / best['import click']:>10.1f}")
 
 
 if __name__ == "__main__":

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from dphist.cli import main
 
@@ -35,6 +37,29 @@ def dphist_process(*arguments: str, cwd: Path | None = None) -> Done:
     """As a user starts it: a new interpreter, in which warnings are errors."""
     command = [sys.executable, "-W", "error", "-m", "dphist", *arguments]
     return subprocess.run(command, capture_output=True, text=True, encoding="utf-8", cwd=cwd, check=False)
+
+
+def every_command() -> dict[tuple[str, ...], Any]:
+    """Every command and every group of commands, by its words, that of the program itself first."""
+    from dphist.cli.app import app
+
+    found: dict[tuple[str, ...], Any] = {}
+
+    def walk(command: Any, words: tuple[str, ...]) -> None:
+        found[words] = command
+        if hasattr(command, "list_commands"):
+            context = command.context_class(command)
+            for name in command.list_commands(context):
+                walk(command.get_command(context, name), (*words, name))
+
+    walk(app, ("dphist",))
+    return found
+
+
+def examples_of(command: Any) -> list[str]:
+    """The examples in the help of a command, each in one line."""
+    text = re.sub(r"\\\n\s*", "", command.help or "")
+    return re.findall(r"^ +(dphist .*)$", text, re.MULTILINE)
 
 
 @contextlib.contextmanager

@@ -15,10 +15,8 @@ PURE = {
     "dphist.planning.plan": "choose",
     "dphist.run.continual": "calibrate",
     "dphist.run.session": "calibrate",
-    "typer.main": "get_command",
-    "typer.testing": "_get_command",
 }
-"""Functions of public parameters, or of an application that stays, where they are looked up. What they return is fixed."""
+"""Functions of public parameters, where they are looked up. What they return is fixed."""
 
 OF_LISTS = ("correlated_top_k", "from_top", "ranked")
 """Modules whose `calibrate` a plan of a list calls; tests that call it themselves get what it finds."""

@@ -14,12 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import typer
+import click
 from mkdocs.structure.files import File, Files
 
 import dphist
 from dphist.cli.app import app
-from dphist.cli.help import HELP, Row, page_of
 from dphist.planning import options
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,44 +71,38 @@ def _relative(path: Path, start: Path) -> str:
 
 def command_line() -> str:
     """Every command as its help describes it, with all options."""
-    sections = [
-        _section(context) for context in commands(typer.Context(typer.main.get_command(app), info_name="dphist"))
-    ]
+    sections = [_section(context) for context in commands(click.Context(app, info_name="dphist"))]
     head = "# Command line\n\nMade from the program itself. `dphist COMMAND --help-all` prints the same.\n"
     return "\n".join([head, *sections])
 
 
-def commands(context: typer.Context) -> Iterator[typer.Context]:
+def commands(context: click.Context) -> Iterator[click.Context]:
     """All commands that do something, in the order of the help."""
     group: Any = context.command
     if not hasattr(group, "list_commands"):
         yield context
         return
     for name in group.list_commands(context):
-        yield from commands(typer.Context(group.get_command(context, name), info_name=name, parent=context))
+        yield from commands(click.Context(group.get_command(context, name), info_name=name, parent=context))
 
 
-def _section(context: typer.Context) -> str:
-    page = page_of(context, everything=True)
-    about = "\n\n".join(_escaped(" ".join(part.split())) for part in page.about.split("\n\n") if part.strip())
-    examples = "\n".join(["```", *page.examples, "```"]) if page.examples else ""
-    rows = [_row(panel, row) for panel, rows in page.panels.items() if panel != HELP for row in rows]
+def _section(context: click.Context) -> str:
+    words, _, examples = inspect.cleandoc(context.command.help or "").partition("\b\n")
+    about = "\n\n".join(_escaped(" ".join(part.split())) for part in words.split("\n\n") if part.strip())
+    code = "\n".join(["```", *(line[2:] for line in examples.splitlines()[1:]), "```"]) if examples else ""
+    parameters: list[Any] = [one for one in context.command.params if getattr(one, "panel", "") != "Help"]
+    rows = [_row(getattr(one, "panel", "Data"), *one.get_help_record(context)) for one in parameters]
     table = "\n".join(["| | option | meaning |", "| --- | --- | --- |", *rows]) if rows else ""
     title = context.command_path.removeprefix("dphist ")
-    return (
-        "\n\n".join(part for part in (f"## {title}", about, f"`{_plain(page.usage)}`", examples, table) if part) + "\n"
-    )
+    usage = f"`{context.command_path} {' '.join(context.command.collect_usage_pieces(context))}`"
+    return "\n\n".join(part for part in (f"## {title}", about, usage, code, table) if part) + "\n"
 
 
-def _row(panel: str, row: Row) -> str:
+def _row(panel: str, left: str, right: str) -> str:
     """The names of an option as code, one by one, so that each can be found."""
-    names = re.sub(r"-{1,2}[a-z][\w-]*", r"`\g<0>`", _plain(row.left))
+    names = re.sub(r"-{1,2}[a-z][\w-]*", r"`\g<0>`", left)
     value = re.sub(r" (?![`/])(\S+)$", r" `\1`", names)
-    return f"| {panel} | {value} | {_escaped(_plain(row.right))} |"
-
-
-def _plain(text: str) -> str:
-    return text.replace("\N{NO-BREAK SPACE}", " ")
+    return f"| {panel} | {value} | {_escaped(right)} |"
 
 
 def _escaped(text: str) -> str:

@@ -19,8 +19,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import typer.main
-
 SECRET = "hunter2secret"
 CODES = {0, 1, 2, 3}
 """Done; a check failed; refused; recorded spends exceed the budget. Interrupts, 130, do not happen here."""
@@ -191,18 +189,9 @@ NAMED = (
 
 def commands() -> dict[str, Any]:
     """Every command by its words."""
-    from dphist.cli.app import app
+    from command_line import every_command
 
-    found: dict[str, Any] = {}
-
-    def walk(command: Any, words: tuple[str, ...]) -> None:
-        for name, inner in getattr(command, "commands", {}).items():
-            walk(inner, (*words, name))
-        if not hasattr(command, "commands"):
-            found[" ".join(words)] = command
-
-    walk(typer.main.get_command(app), ())
-    return found
+    return {" ".join(words[1:]): one for words, one in every_command().items() if not hasattr(one, "commands")}
 
 
 def usual(command: str, flags: Sequence[str]) -> list[str]:

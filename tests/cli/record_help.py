@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Any
+from unittest import mock
 
-import typer
-import typer.main
-
-from dphist.cli.app import app
-from dphist.cli.help import help_of
+from command_line import dphist, every_command
 
 FOLDER = Path(__file__).parent / "help"
 WIDTH = 80
 
 
-def pages() -> dict[str, tuple[Any, ...]]:
-    """The context of every command and group of commands, by the name of its file."""
-    found: dict[str, Any] = {}
-
-    def walk(command: Any, words: tuple[str, ...], parent: Any) -> None:
-        context = command.context_class(command, info_name=words[-1], parent=parent)
-        found["-".join(words)] = context
-        for name, inner in getattr(command, "commands", {}).items():
-            walk(inner, (*words, name), context)
-
-    walk(typer.main.get_command(app), ("dphist",), None)
-    return found
-
-
-def texts() -> dict[str, str]:
+def texts(width: int = WIDTH) -> dict[str, str]:
     """Every file with its text; `--help-all` only where it shows more."""
     shown = {}
-    for name, context in pages().items():
-        short, full = (help_of(context, everything=everything, width=WIDTH) + "\n" for everything in (False, True))
-        shown[f"{name}.txt"] = short
-        if full != short:
-            shown[f"{name}-all.txt"] = full
+    with mock.patch.dict(os.environ, {"COLUMNS": str(width)}):
+        for words in every_command():
+            short, full = (dphist(*words[1:], flag).stdout for flag in ("--help", "--help-all"))
+            shown[f"{'-'.join(words)}.txt"] = short
+            if full != short:
+                shown[f"{'-'.join(words)}-all.txt"] = full
     return shown
 
 

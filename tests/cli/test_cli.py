@@ -1,7 +1,6 @@
 """The command line as a user meets it: real words, real files, real processes where a new interpreter could matter."""
 
 import json
-import re
 import shlex
 from pathlib import Path
 
@@ -9,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from argument_fuzz import commands
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
-from command_line import dphist, dphist_process
+from command_line import dphist, dphist_process, examples_of
 from dphist.cli.app import app
 
 AUDIT = "dphist audit --mechanism truncated-laplace --report audit.html"
@@ -164,7 +163,7 @@ def test_every_command_has_examples_and_they_run(tmp_path: Path, monkeypatch: py
     for name, command in commands().items():
         if name == "demo":
             continue  # its own tests run it
-        examples = re.findall(r"^Example: (dphist .*)$", command.help, re.MULTILINE)
+        examples = examples_of(command)
         assert 1 <= len(examples) <= 3, name
         if name == "audit":
             assert examples == [AUDIT], "as tests/audit runs it, which takes long"

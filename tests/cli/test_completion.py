@@ -13,7 +13,7 @@ import pytest
 from argument_fuzz import commands
 
 from command_line import dphist
-from dphist.cli.registry import COMMANDS
+from dphist.cli.app import COMMANDS
 from dphist.planning import choices
 
 NAMES = [name for entries in COMMANDS.values() for name in entries]
@@ -26,12 +26,12 @@ Complete = Callable[..., list[str]]
 def complete(monkeypatch: pytest.MonkeyPatch) -> Complete:
     def ask(*words: str) -> list[str]:
         """What bash offers for the last of the words."""
-        monkeypatch.setenv("_DPHIST_COMPLETE", "complete_bash")
-        monkeypatch.setenv("COMP_WORDS", "\n".join(["dphist", *words]))
+        monkeypatch.setenv("_DPHIST_COMPLETE", "bash_complete")
+        monkeypatch.setenv("COMP_WORDS", " ".join(["dphist", *words]))
         monkeypatch.setenv("COMP_CWORD", str(len(words)))
         done = dphist()
         assert (done.returncode, done.stderr) == (0, "")
-        return done.stdout.split()
+        return [line.removeprefix("plain,") for line in done.stdout.split() if line.startswith("plain,")]
 
     return ask
 
@@ -87,7 +87,12 @@ def test_bash_completes_after_it_is_installed(tmp_path: Path) -> None:
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m dphist "$@"\n')
     program.chmod(0o755)
-    environment = {**os.environ, "HOME": str(tmp_path), "PATH": f"{program.parent}:{os.environ['PATH']}"}
+    environment = {
+        **os.environ,
+        "HOME": str(tmp_path),
+        "PATH": f"{program.parent}:{os.environ['PATH']}",
+        "SHELL": "bash",
+    }
 
     def bash(script: str) -> str:
         words = ["bash", "--norc", "-c", script]
@@ -95,7 +100,7 @@ def test_bash_completes_after_it_is_installed(tmp_path: Path) -> None:
 
     assert "bash completion installed in" in bash("dphist --install-completion; true")
     shown = bash("dphist --show-completion; true")
-    assert "complete -o default -F _dphist_completion dphist" in shown
+    assert "complete -o nosort -F _dphist_completion dphist" in shown
     assert shown.split() == (tmp_path / ".bash_completions" / "dphist.sh").read_text().split()
     asked = 'COMP_WORDS=(dphist release --engine ""); COMP_CWORD=3; _dphist_completion dphist; echo "${COMPREPLY[@]}"'
     assert bash(f"source ~/.bash_completions/dphist.sh; {asked}") == "duckdb spark\n"

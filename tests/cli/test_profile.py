@@ -5,12 +5,12 @@ import math
 
 import mpmath as mp
 import pytest
+from click.testing import CliRunner
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from dphist.cli.app import app
-from dphist.cli.profile import build
+from dphist.cli.plan import build
 from dphist.mechanisms import CorrelatedGaussian, LaplaceThreshold, SparseGaussian
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy import sparse_gaussian as gshm

@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from terminals import on_terminal
-from typer.testing import CliRunner
 
 from command_line import dphist, dphist_process
 from dphist.cli.app import app

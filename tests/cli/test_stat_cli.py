@@ -105,7 +105,7 @@ def test_max_k_of_a_text_file(folder: Path, stat: Stat) -> None:
 
 def test_help_has_an_example(stat: Stat) -> None:
     shown = stat("--help").stdout
-    assert "Examples\n  dphist stat max ages.parquet" in shown
+    assert "Example:\n    dphist stat max ages.parquet" in shown
     shown = " ".join(shown.split())
     assert "lower one (rank ⌈n/2⌉)" in shown
     assert "population standard deviation" in shown

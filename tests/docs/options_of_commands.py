@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-import typer
+import click
 
 from dphist.cli.app import app
 
@@ -16,9 +16,9 @@ def options(*path: str) -> frozenset[str] | None:
     command = _command(path)
     if command is None:
         return None
-    own = {flag for one in command.params for flag in (*one.opts, *one.secondary_opts) if flag.startswith("-")}
-    context = typer.Context(command)
-    return frozenset(own | set(command.get_help_option_names(context)))
+    return frozenset(
+        flag for one in command.params for flag in (*one.opts, *one.secondary_opts) if flag.startswith("-")
+    )
 
 
 @cache
@@ -30,7 +30,7 @@ def every_option() -> frozenset[str]:
 def paths(*path: str) -> tuple[tuple[str, ...], ...]:
     """The words of every command, that of the program itself first: nothing."""
     command = _command(path)
-    names = command.list_commands(typer.Context(command)) if hasattr(command, "list_commands") else []
+    names = command.list_commands(click.Context(command)) if hasattr(command, "list_commands") else []
     return (path, *(below for name in names for below in paths(*path, name)))
 
 
@@ -55,7 +55,7 @@ def parse(words: tuple[str, ...], place: str) -> None:
         return
     try:
         command.make_context(" ".join(path), rest)
-    except typer.TyperException as problem:
+    except click.ClickException as problem:
         raise AssertionError(f"{place}: {problem}") from problem
 
 
@@ -65,14 +65,9 @@ def flags(words: list[str]) -> list[str]:
 
 
 def _command(path: tuple[str, ...]) -> Any:
-    command: Any = _program()
+    command: Any = app
     for word in path:
-        command = command.get_command(typer.Context(command), word) if hasattr(command, "get_command") else None
+        command = command.get_command(click.Context(command), word) if hasattr(command, "get_command") else None
         if command is None:
             return None
     return command
-
-
-@cache
-def _program() -> Any:
-    return typer.main.get_command(app)

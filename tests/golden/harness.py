@@ -26,7 +26,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import typer.main
 
 import dphist as dp
 from dphist.cli import main
@@ -37,7 +36,6 @@ CLOSE = 1e-9
 """Numbers whose ratio differs from 1 by less are the same."""
 
 _connect = duckdb.connect
-_signature = functools.cache(vars(typer.main)["get_params_from_function"])
 
 Words = Callable[[int], Any]
 
@@ -77,12 +75,10 @@ def workplace(folder: Path) -> Iterator[None]:
             os.environ.pop(name, None)
         os.chdir(folder)
         pa.set_cpu_count(1)
-        # Typer reads the signatures of all commands anew in each run of main, which takes longer than most commands.
-        signatures = mock.patch("typer.main.get_params_from_function", _signature)
         try:
             for name, content in _files().items():
                 Path(name).write_bytes(content)
-            with mock.patch.object(duckdb, "connect", connect), signatures:
+            with mock.patch.object(duckdb, "connect", connect):
                 yield
         finally:
             pa.set_cpu_count(threads)

@@ -14,8 +14,8 @@ from records import LaplaceRecords
 import dphist as dp
 from dphist.aggregates.measures import Measure
 from dphist.aggregates.tree import Tree
-from dphist.cli.options import _check_rows
-from dphist.cli.profile import build
+from dphist.cli.output import Outputs
+from dphist.cli.plan import build
 from dphist.engines.base import check_sketch
 from dphist.engines.duckdb.sketch import MisraGries
 from dphist.engines.histogram import ContributionBounds, Histogram, largest_groups
@@ -96,7 +96,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "sparsity of a profile": lambda x: build("correlated-gaussian", 3.0, 9.0, None, x, None, None, 1),
     "records of a largest value": lambda x: max_k(PrivateHistogram(np.arange(3), np.arange(3)), x),
     "releases": lambda x: recommend(1.0, 1e-6, x),
-    "rows that are shown": _check_rows,
+    "rows that are shown": lambda x: Outputs(show=x),
     "results": lambda x: session(results=x),
     "queries": lambda x: session(queries=x),
     "shortlist of a session": lambda x: session(shortlist=x),

@@ -31,7 +31,7 @@ LONGEST: Final = 240
 
 LOADED_ONCE: Final = (
     "pytest", "hypothesis.strategies", "numpy", "scipy.special", "scipy.stats", "pyarrow.parquet", "pyarrow.compute",
-    "duckdb", "cryptography.hazmat.primitives.ciphers", "pydantic", "sqlalchemy", "typer.testing", "sqlglot.dialects.bigquery",
+    "duckdb", "cryptography.hazmat.primitives.ciphers", "pydantic", "sqlalchemy", "click.testing", "sqlglot.dialects.bigquery",
 )  # fmt: skip
 """What takes most of a start. Each mutant runs in a fork of a process that has loaded it, and not the package itself."""
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.main import get_command
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 import dphist as dp
+from command_line import every_command
 from dphist.cli.app import app
 from dphist.engines import files_of
 from dphist.files.formats import check_folder, check_table, write_table
@@ -198,14 +198,10 @@ def test_every_command_keeps_the_rules(command: str, folder: Path) -> None:
 
 
 def test_every_command_that_writes_can_be_told_to_overwrite() -> None:
-    def commands(group: object, name: str) -> Iterator[tuple[str, set[str]]]:
-        for word, command in getattr(group, "commands", {}).items():
-            yield from commands(command, f"{name} {word}".strip())
-            yield f"{name} {word}".strip(), {flag for option in command.params for flag in option.opts}
-
-    for name, flags in commands(get_command(app), ""):
+    for words, command in every_command().items():
+        flags = {flag for option in command.params for flag in option.opts}
         if flags & {"-o", "--output", "--report", "--save", "--plot"}:
-            assert "--overwrite" in flags, name
+            assert "--overwrite" in flags, words
 
 
 def test_results_know_what_they_were_made_from(folder: Path) -> None:

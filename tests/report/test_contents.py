@@ -9,10 +9,10 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from published_tables import CREATED, HOSTILE, KINDS, many, of_keys, of_two_keys, one_number, over_time
-from typer.testing import CliRunner
 
 import dphist as dp
 from dphist.cli.app import app

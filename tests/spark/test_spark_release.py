@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from spark_tables import EVENTS, quiet
-from typer.testing import CliRunner
 
 import dphist as dp
 from dphist.cli.app import app

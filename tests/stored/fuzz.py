@@ -24,9 +24,9 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from click.testing import CliRunner
 from damage import damage_bytes, damage_json, reseal_metadata, reseal_session
 from real_files import EVENTS
-from typer.testing import CliRunner
 
 import dphist as dp
 from dphist.cli.app import app

@@ -1,7 +1,6 @@
 """`dp.Session` and `dphist session`: pays for what it returns, refuses when spent, survives restarts and crashes."""
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,11 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
+from click.testing import CliRunner
 
 import dphist as dp
+from command_line import examples_of
 from dphist.cli.app import app
-from dphist.cli.lists import sessions
+from dphist.cli.lists import session as sessions
 from dphist.errors import BudgetExceeded, InvalidParameter
 from dphist.files.locks import locked
 from dphist.mechanisms import Ranked
@@ -139,12 +139,10 @@ def test_every_command_has_an_example_that_runs(tmp_path: Path, monkeypatch: pyt
     pq.write_table(pa.table({"user_id": range(500), "url": ["a"] * 500}), tmp_path / "events.parquet")
     monkeypatch.chdir(tmp_path)
     shown = ""
-    for command in sessions.registered_commands:
-        assert command.callback is not None
-        example = re.search(r"Example: dphist (.*)", command.callback.__doc__ or "")
-        assert example
+    for command in sessions.commands.values():
+        (example,) = examples_of(command)
         for extra in [[]] if command.name == "start" else [[], ["--json"]]:
-            done = CliRunner().invoke(app, [*example.group(1).split(), *extra])
+            done = CliRunner().invoke(app, [*example.split()[1:], *extra])
             assert done.exit_code == 0, done.output
             shown = done.output
     assert json.loads(shown)["queries_left"] == 8

@@ -31,7 +31,7 @@ def test_the_package_has_the_core_alone(program: Path) -> None:
         [python, "-I", "-c", "import importlib.metadata as m\nfor d in m.distributions(): print(d.name)"]
     )
     names = {re.sub(r"[-_.]+", "-", name).lower() for name in lines.decode().split()}
-    assert names >= {"dphist", "numpy", "scipy", "duckdb", "pyarrow", "rich", "typer"}
+    assert names >= {"dphist", "numpy", "scipy", "duckdb", "pyarrow", "rich", "click"}
     assert not names & {
         "pyspark",
         "pandas",

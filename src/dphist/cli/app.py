@@ -1,4 +1,4 @@
-"""The application: its commands, and errors as one line without a traceback."""
+"""The application: its commands, each loaded when it is asked for, and errors as one line without a traceback."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import os
 import sys
 import traceback
 from contextlib import suppress
-from typing import Annotated, Any, Final
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-import typer
+import click
 
 import dphist
 from dphist.cli import progress
-from dphist.cli.commands import Commands, Registered
-from dphist.cli.options import option
+from dphist.cli.command import HELP, Group, Option
 from dphist.cli.output import say
 from dphist.errors import DphistError, InvalidParameter
 from dphist.files.interruption import account
@@ -22,66 +23,147 @@ from dphist.files.outputs import reason_of
 from dphist.files.scratch import remove_dead
 from dphist.words import printable
 
+if TYPE_CHECKING:
+    from click.shell_completion import ShellComplete
+
 TRACEBACK: Final = "DPHIST_TRACEBACK"
-"""The environment variable of who looks for a bug."""
+"""The environment variable of somebody who looks for a bug."""
+_COMPLETE: Final = "_DPHIST_COMPLETE"
+"""The environment variable in which a shell says what it wants completed."""
+
+COMMANDS: Final = {
+    "Start": {
+        "demo": ("demo:demo", "A private table of made-up data, beside the truth."),
+    },
+    "Publish": {
+        "release": ("release:release", "Counts, sums and more per group, safe to publish."),
+        "sql": ("sql:sql", "The same in SQL, as in BigQuery; without a statement a shell."),
+        "select": ("release:select", "Which groups exist: keys without counts."),
+        "top-k": ("lists:top_k", "The groups with the most people."),
+        "stat": ("stat:stat", "One number, such as a median, with a promised error."),
+        "session": ("lists:session", "Many ranked lists from one budget."),
+        "continual": ("lists:continual", "Running counts over a stream of batches."),
+    },
+    "Prepare": {
+        "plan": ("plan:plan", "Mechanism, noise and threshold for a budget. Touches no data."),
+        "profile": ("plan:profile", "Epsilon and delta of a mechanism that is already chosen."),
+        "bounds": ("stat:bounds", "Private bounds of a column, for sums and means to come."),
+        "ledger": ("ledger:ledger", "Budgets, and what was spent of them."),
+    },
+    "Check": {
+        "verify": ("check:verify", "A published file against its plan, without the data."),
+        "audit": ("check:audit", "Try to break every guarantee."),
+        "explain": ("check:explain", "The theorem behind a citation, or what a word means."),
+    },
+}
+"""Every command by panel of the help: where it is, and one line about it."""
 
 
-class _Unread(Exception):
-    """Nobody reads the output any more."""
+class _Application(Group):
+    """All commands. `dphist --help` loads none of them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Their names."""
+        return [name for entries in COMMANDS.values() for name in entries]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load one."""
+        for entries in COMMANDS.values():
+            if cmd_name in entries:
+                module, _, attribute = entries[cmd_name][0].partition(":")
+                found: click.Command = getattr(import_module(f"dphist.cli.{module}"), attribute)
+                return found
+        return None
+
+    def panels(self) -> dict[str, list[tuple[str, str]]]:
+        """The commands for the help, without loading one."""
+        return {panel: [(name, words) for name, (_, words) in entries.items()] for panel, entries in COMMANDS.items()}
 
 
-class _Root(Registered):
-    """Passes on what an interrupt or a closed pipe has to say, which typer would turn into a bare exit code."""
-
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        for one in self.params:
-            one.default = bool(one.default)  # typer's flags of completion have none, and would load pydantic to read it
-        return super().parse_args(ctx, args)
-
-    def invoke(self, ctx: typer.Context) -> Any:  # type: ignore[override]
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt as problem:
-            raise typer.Abort from problem
-        except BrokenPipeError:
-            raise _Unread from None
+def _show_version(context: click.Context, option: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        say(f"dphist {dphist.__version__}")
+        context.exit()
 
 
-app = Commands(
-    name="dphist",
-    cls=_Root,
-    add_completion=True,
-    help="""Counts and sums per group under differential privacy, without knowing the groups in advance.
+def _show_completion(context: click.Context, option: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        say(_completion(_shell()).source())
+        context.exit()
 
-    Example: dphist demo
-    Example: dphist plan --epsilon 1 --delta 1e-8
-    Example: dphist release events.parquet --unit user_id --by url --epsilon 1 --delta 1e-8 -o out.parquet
+
+def _install_completion(context: click.Context, option: click.Parameter, wanted: bool) -> None:
+    if not wanted or context.resilient_parsing:
+        return
+    shell = _shell()
+    script = _completion(shell).source()
+    place, start, line = {
+        "bash": (".bash_completions/dphist.sh", ".bashrc", "source ~/.bash_completions/dphist.sh"),
+        "zsh": (".zfunc/_dphist", ".zshrc", "fpath+=~/.zfunc; autoload -Uz compinit; compinit"),
+        "fish": (".config/fish/completions/dphist.fish", "", ""),
+    }[shell]
+    path = Path.home() / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{script}\n", "utf-8")
+    if start:
+        beginning = Path.home() / start
+        before = beginning.read_text("utf-8") if beginning.exists() else ""
+        if line not in before:
+            beginning.write_text(f"{before.rstrip()}\n\n{line}\n".lstrip(), "utf-8")
+    say(f"{shell} completion installed in {path}. It takes effect in the next terminal.")
+    context.exit()
+
+
+def _shell() -> str:
+    return Path(os.environ.get("SHELL") or "bash").name
+
+
+def _completion(shell: str) -> ShellComplete:
+    """What completes our words in a shell."""
+    from click.shell_completion import get_completion_class
+
+    kind = get_completion_class(shell)
+    if kind is None:
+        raise InvalidParameter("bash, zsh or fish as the shell", shell, "SHELL says which one it is.")
+    return kind(app, {}, "dphist", _COMPLETE)
+
+
+def _flag(flag: str, words: str, callback: Any) -> Option:
+    return Option(flag, words, HELP, is_flag=True, is_eager=True, expose_value=False, callback=callback)
+
+
+app = _Application(
+    "dphist",
+    """Counts and sums per group under differential privacy, without knowing the groups in advance.
+
+    \b
+    Examples:
+      dphist demo
+      dphist plan --epsilon 1 --delta 1e-8
+      dphist release events.parquet --unit user_id --by url --epsilon 1 \\
+        --delta 1e-8 -o out.parquet
     """,
+    _flag("--version", "Print the version.", _show_version),
+    _flag("--install-completion", "Install completion for this shell.", _install_completion),
+    _flag("--show-completion", "Show what completion runs in this shell.", _show_completion),
 )
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
-        say(f"dphist {dphist.__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _root(
-    version: Annotated[
-        bool, option("--version", "Print the version.", "Help", callback=_show_version, is_eager=True)
-    ] = False,
-) -> None:
-    pass
-
-
 def run() -> None:
-    """Run the command line; what goes wrong is one sentence on stderr and exit code 2, with what it cost all the same."""
+    """Run the command line; an error is one sentence on stderr and exit code 2, with what it cost all the same."""
     _write_anything()
     remove_dead()  # what a killed run left, also if this command reads no record
     try:
         _check_words(sys.argv[1:])
-        code = app(standalone_mode=False, prog_name="dphist")
+        if wanted := os.environ.get(_COMPLETE):
+            shell, _, what = wanted.partition("_")
+            completion = _completion(shell)
+            say(completion.source() if what == "source" else completion.complete())
+            sys.exit(0)
+        with app.make_context("dphist", sys.argv[1:]) as context:
+            app.invoke(context)
+    except click.exceptions.Exit as end:
+        sys.exit(end.exit_code)
     except DphistError as problem:
         from dphist.cli.usage import with_flags
 
@@ -89,14 +171,13 @@ def run() -> None:
         # What is wrong in a text of the user's own has the names that the text has.
         words = str(problem) if pointer else with_flags(str(problem))
         _fail(words, told=bool(problem.aftermath), pointer=pointer)
-    except (typer.Abort, KeyboardInterrupt) as problem:
-        words = str(problem.__cause__ or problem)
-        _fail(f"Interrupted. {words}".strip(), code=130, told=bool(words))
-    except typer.TyperException as problem:
+    except KeyboardInterrupt as problem:
+        _fail(f"Interrupted. {problem}".strip(), code=130, told=bool(str(problem)))
+    except click.ClickException as problem:
         from dphist.cli.usage import usage
 
         _fail(usage(problem))
-    except _Unread:  # whoever read the result has seen enough of it
+    except BrokenPipeError:  # the reader of the result has seen enough of it
         _fail("Expected a reader of the result, got none." if account() else "", code=141)
     except OSError as problem:
         what = "a file" if problem.filename is None else problem.filename
@@ -107,7 +188,7 @@ def run() -> None:
         hint = f"this is a bug; with {TRACEBACK}=1 it is shown where, which may quote records."
         _fail(f"Expected a command that reaches its end, got {type(problem).__name__}. Hint: {hint}", code=70)
     else:
-        sys.exit(code)
+        sys.exit(0)
 
 
 def _check_words(words: list[str]) -> None:

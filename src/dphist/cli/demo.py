@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Final
 
-from dphist.cli import options
-from dphist.cli.options import option
-from dphist.cli.output import say
+from dphist.cli.command import FILE, Option, command
+from dphist.cli.options import OUTPUTS
+from dphist.cli.output import Outputs, say
 from dphist.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -27,39 +27,39 @@ Now in that folder, for example:
   dphist stat median ages.parquet --column age --unit person --lower 0 --upper 120 --error 1 --epsilon 0.5"""
 
 
-def command(
-    data: Annotated[
-        Path | None,
-        option(
-            "--data",
-            "Only write the tables that the examples of README and docs use into this folder.",
-            "Output",
-            common=True,
-            metavar="DIRECTORY",
-        ),
-    ] = None,
-    report: options.Report = None,
-    overwrite: options.Overwrite = False,
-    no_open: Annotated[bool, option("--no-open", "Do not open the report in a browser.", "Output")] = False,
-) -> None:
+@command(
+    Option(
+        "--data",
+        "Only write the tables that the examples of README and docs use into this folder.",
+        "Output",
+        common=True,
+        metavar="DIRECTORY",
+        type=FILE,
+    ),
+    OUTPUTS.only("report", "overwrite"),
+    Option("--no-open", "Do not open the report in a browser.", "Output", is_flag=True),
+)
+def demo(data: Path | None, outputs: Outputs, no_open: bool) -> None:
     """Release a table that is made up, show it beside the truth and open the report. Needs no data and no network.
 
     Without --report it is dphist-demo.html in this folder, which is replaced.
 
-    Example: dphist demo
-    Example: dphist demo --data examples
+    \b
+    Examples:
+      dphist demo
+      dphist demo --data examples
     """
     if data is not None:
-        if report is not None:
+        if outputs.report is not None:
             raise InvalidParameter("--data or --report", "both", "with --data the tables are written and nothing else.")
-        _write_tables(data, overwrite=overwrite)
+        _write_tables(data, overwrite=outputs.overwrite)
         return
     import dphist
     from dphist.demo import events
     from dphist.files.outputs import check_outputs
 
-    target = report or REPORT
-    replace = overwrite or report is None
+    target = outputs.report or REPORT
+    replace = outputs.overwrite or outputs.report is None
     check_outputs(target, overwrite=replace)
     table = events()
     say(

@@ -5,23 +5,29 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
-from dphist.cli import options
-from dphist.cli.commands import Commands
-from dphist.cli.options import option
-from dphist.cli.output import Talk, print_json, say, screen, show_table
+from dphist.cli.command import FILE, NUMBER, WHOLE, Group, Option, command
+from dphist.cli.options import ACCOUNT, HEAD, OUTPUTS, declared, protects
+from dphist.cli.output import Outputs, print_json, say, screen, show_table
 from dphist.columns import one_of, unit_in_words, unit_of
 from dphist.errors import InvalidParameter
 from dphist.files.interruption import UNCHARGED, account_for, held
 from dphist.planning.choices import ACCOUNTANTS
+from dphist.planning.options import PlanOptions, SelectOptions
 from dphist.words import printable
 
 if TYPE_CHECKING:
     from dphist.ledger import Entry, Ledger
     from dphist.privacy import composition
 
-app = Commands(help="Budgets and what was spent of them, in a database.")
+ledger = Group("ledger", "Budgets and what was spent of them, in a database.")
+
+_UNIT = declared(SelectOptions, "unit")
+
+
+def _number(flag: str, words: str, **settings: Any) -> Option:
+    return Option(flag, words, "Privacy", metavar="NUMBER", **{"type": NUMBER, **settings})
 
 
 def _needed(ledger: str | None, dataset: str | None) -> tuple[str, str]:
@@ -46,43 +52,41 @@ def _to_read(opened: Ledger, dataset: str | None) -> str:
     return names[0]
 
 
-@app.command("create")
+@command(
+    *declared(PlanOptions, "epsilon", "delta"),
+    *_UNIT,
+    *ACCOUNT,
+    Option(
+        "--accountant",
+        "How spends add up: basic, gdp or zcdp. It never changes.",
+        "Privacy",
+        choices=ACCOUNTANTS,
+        metavar="NAME",
+    ),
+    _number("--expect-releases", "How many releases you expect: recommends an accountant.", type=WHOLE),
+    protects(default="unit"),
+    _number("--delta-share", "gdp, zcdp: the part of delta kept for thresholds.", default=0.5),
+    OUTPUTS.only("quiet", "as_json"),
+    group=ledger,
+)
 def create(
-    epsilon: options.Epsilon,
-    delta: options.Delta,
-    unit: options.Unit,
-    ledger: options.Ledger = None,
-    dataset: options.Dataset = None,
-    accountant: Annotated[
-        str | None,
-        option(
-            "--accountant",
-            "How spends add up: basic, gdp or zcdp. It never changes.",
-            "Privacy",
-            choices=ACCOUNTANTS,
-            metavar="NAME",
-        ),
-    ] = None,
-    expect_releases: Annotated[
-        int | None,
-        option(
-            "--expect-releases",
-            "How many releases you expect: recommends an accountant.",
-            "Privacy",
-            metavar="NUMBER",
-        ),
-    ] = None,
-    protects: options.Protects = "unit",
-    delta_share: Annotated[
-        float,
-        option("--delta-share", "gdp, zcdp: the part of delta kept for thresholds.", "Privacy", metavar="NUMBER"),
-    ] = 0.5,
-    quiet: options.Quiet = False,
-    as_json: options.AsJson = False,
+    epsilon: float,
+    delta: float,
+    unit: list[str],
+    ledger: str | None,
+    dataset: str | None,
+    accountant: str | None,
+    expect_releases: int | None,
+    protects: str,
+    delta_share: float,
+    outputs: Outputs,
 ) -> None:
     """Begin a data set: a total budget about some people. Makes the ledger if there is none.
 
-    Example: dphist ledger create --ledger ledger.db --dataset events --epsilon 2 --delta 1e-6 --unit user --expect-releases 20
+    \b
+    Example:
+      dphist ledger create --ledger ledger.db --dataset events --epsilon 2 \\
+        --delta 1e-6 --unit user --expect-releases 20
     """
     from dphist.ledger import DataSet, Ledger
     from dphist.ledger.dataset import recommend
@@ -96,7 +100,7 @@ def create(
         )
     if expect_releases is not None:
         advice = recommend(epsilon, delta, expect_releases, delta_share)
-        if not (quiet or as_json):
+        if not outputs.talk.quiet:
             say(f"{advice}\n")
         accountant = advice.accountant if accountant is None else accountant
     budget = DataSet(name, epsilon, delta, unit_of(unit), accountant, protects, delta_share)  # type: ignore[arg-type]
@@ -105,35 +109,39 @@ def create(
             opened.create(budget)
             account_for(lambda: f"{UNCHARGED} The data set {name!a} is there.")
         status = opened.status(name)
-    if as_json:
+    if outputs.as_json:
         print_json(status.to_data())
-    elif not quiet:
+    elif not outputs.quiet:
         say(str(status))
 
 
-@app.command("show")
-def show(ledger: options.Ledger = None, dataset: options.Dataset = None, as_json: options.AsJson = False) -> None:
+@command(*ACCOUNT, OUTPUTS.only("as_json"), group=ledger)
+def show(ledger: str | None, dataset: str | None, outputs: Outputs) -> None:
     """Spent against the budget, and how many more such releases fit. Without --dataset: all data sets.
 
-    Example: dphist ledger show --ledger ledger.db --dataset events
+    \b
+    Example:
+      dphist ledger show --ledger ledger.db --dataset events
     """
     with _open(ledger) as opened:
         shown = [opened.status(name) for name in ([dataset] if dataset is not None else opened.names())]
-    if as_json:
+    if outputs.as_json:
         print_json([status.to_data() for status in shown])
     else:
         say("\n\n".join(map(str, shown)) or "No data sets yet.")
 
 
-@app.command("history")
-def history(ledger: options.Ledger = None, dataset: options.Dataset = None, as_json: options.AsJson = False) -> None:
+@command(*ACCOUNT, OUTPUTS.only("as_json"), group=ledger)
+def history(ledger: str | None, dataset: str | None, outputs: Outputs) -> None:
     """Every entry, oldest first, and which reservations were never confirmed.
 
-    Example: dphist ledger history --ledger ledger.db --dataset events
+    \b
+    Example:
+      dphist ledger history --ledger ledger.db --dataset events
     """
     with _open(ledger) as opened:
         status = opened.status(_to_read(opened, dataset))
-    if as_json:
+    if outputs.as_json:
         print_json([entry.to_data() for entry in status.entries])
         return
     from dphist.show.table import Column
@@ -176,45 +184,46 @@ def _spent(entry: Entry) -> str:
     )
 
 
-@app.command("verify")
-def verify(
-    ledger: options.Ledger = None,
-    dataset: options.Dataset = None,
-    head: options.Head = None,
-    against: Annotated[
-        list[Path] | None,
-        option(
-            "--against",
-            "A released file, or a folder with nothing else: each must be intact, and paid for by this ledger. Repeatable.",
-            "Privacy",
-            metavar="FILE",
-        ),
-    ] = None,
-    quiet: options.Quiet = False,
-    as_json: options.AsJson = False,
-) -> None:
+@command(
+    *ACCOUNT,
+    HEAD,
+    Option(
+        "--against",
+        "A released file, or a folder with nothing else: each must be intact, and paid for by this ledger. Repeatable.",
+        "Privacy",
+        metavar="FILE",
+        type=FILE,
+        multiple=True,
+    ),
+    OUTPUTS.only("quiet", "as_json"),
+    group=ledger,
+)
+def verify(ledger: str | None, dataset: str | None, head: str | None, against: list[Path], outputs: Outputs) -> None:
     """Recompute every hash and every sum. Exit code 1 if something was changed, 3 if only recorded spends exceed the budget.
 
     With --against a line for each file, in its folders too: paid and intact, edited, unpaid, of another ledger, unsealed
     (nothing would show an edit) or unreadable. Exit code 1 unless all are paid and intact.
 
-    Example: dphist ledger verify --ledger ledger.db --dataset events
-    Example: dphist ledger verify --ledger ledger.db --dataset events --against published
+    \b
+    Examples:
+      dphist ledger verify --ledger ledger.db --dataset events
+      dphist ledger verify --ledger ledger.db --dataset events \\
+        --against published
     """
     from dphist.ledger.chain import BUDGET
     from dphist.ledger.heads import receipts_in
     from dphist.verification.folder import examine_all
 
-    Talk(quiet=quiet or as_json).phase("checking the ledger")
+    outputs.talk.phase("checking the ledger")
     with _open(ledger) as opened:
         known = opened.names()
-        named = (receipt.dataset for _, receipt in receipts_in(against or ()) if receipt.dataset in known)
+        named = (receipt.dataset for _, receipt in receipts_in(against) if receipt.dataset in known)
         checks = opened.verify(_to_read(opened, dataset or next(named, None)), head)
     examined = examine_all(against, ledger=ledger, apart=True) if against else []
-    if as_json:
+    if outputs.as_json:
         told: list[dict[str, object]] = [{"check": c.name, "passed": c.passed, "detail": c.detail} for c in checks]
         print_json(told + [file.to_data() for file in examined])
-    elif not quiet:
+    elif not outputs.quiet:
         for check in checks:
             say(printable(f"  {'ok  ' if check.passed else 'FAIL'}  {check.name:<7} {check.detail}"))
         for file in examined:
@@ -230,69 +239,73 @@ def verify(
         sys.exit(3 if failed == {BUDGET} else 1)
 
 
-@app.command("export")
-def export(
-    ledger: options.Ledger = None,
-    dataset: options.Dataset = None,
-    output: Annotated[
-        Path | None,
-        option("-o --output", "Where to write the JSON; else printed.", "Output", common=True, metavar="FILE"),
-    ] = None,
-    overwrite: options.Overwrite = False,
-    quiet: options.Quiet = False,
-) -> None:
+@command(
+    *ACCOUNT,
+    Option(
+        "output -o --output",
+        "Where to write the JSON; else printed.",
+        "Output",
+        common=True,
+        metavar="FILE",
+        type=FILE,
+    ),
+    OUTPUTS.only("overwrite", "quiet"),
+    group=ledger,
+)
+def export(ledger: str | None, dataset: str | None, output: Path | None, outputs: Outputs) -> None:
     """Everything about a data set as JSON, with the head of its chain: keep it where the ledger's writers cannot.
 
-    Example: dphist ledger export --ledger ledger.db --dataset events -o events-ledger.json
+    \b
+    Example:
+      dphist ledger export --ledger ledger.db --dataset events \\
+        -o events-ledger.json
     """
     from dphist.files.outputs import check_outputs, write_text
 
-    check_outputs(output, overwrite=overwrite)
+    check_outputs(output, overwrite=outputs.overwrite)
     with _open(ledger) as opened:
         data = opened.export(_to_read(opened, dataset))
     text = json.dumps(data, indent=2, allow_nan=False)
     if output is None:
         say(text)
         return
-    write_text(text + "\n", output, overwrite=overwrite)
-    if not quiet:
+    write_text(text + "\n", output, overwrite=outputs.overwrite)
+    if not outputs.quiet:
         say(f"Written to {printable(str(output))}. Head: {data['head']}")
 
 
-@app.command("record")
+@command(
+    Option("--note", "What was released, where; public.", "Privacy", common=True, metavar="TEXT", required=True),
+    *_UNIT,
+    protects(required=True),
+    *ACCOUNT,
+    _number("--epsilon", "The epsilon that was spent."),
+    _number("--delta", "The delta that was spent, also beside --rho; 1: all was told.", default=0.0),
+    _number("--rho", "Or the rho of zero-concentrated privacy."),
+    _number("--convert-at", "A further delta, at which --rho becomes an epsilon for basic and gdp; try 1e-9."),
+    OUTPUTS.only("quiet", "as_json"),
+    group=ledger,
+)
 def record(
-    note: Annotated[str, option("--note", "What was released, where; public.", "Privacy", common=True, metavar="TEXT")],
-    unit: options.Unit,
-    protects: options.Protects,
-    ledger: options.Ledger = None,
-    dataset: options.Dataset = None,
-    epsilon: Annotated[
-        float | None, option("--epsilon", "The epsilon that was spent.", "Privacy", metavar="NUMBER")
-    ] = None,
-    delta: Annotated[
-        float,
-        option("--delta", "The delta that was spent, also beside --rho; 1: all was told.", "Privacy", metavar="NUMBER"),
-    ] = 0.0,
-    rho: Annotated[
-        float | None, option("--rho", "Or the rho of zero-concentrated privacy.", "Privacy", metavar="NUMBER")
-    ] = None,
-    convert_at: Annotated[
-        float | None,
-        option(
-            "--convert-at",
-            "A further delta, at which --rho becomes an epsilon for basic and gdp; try 1e-9.",
-            "Privacy",
-            metavar="NUMBER",
-        ),
-    ] = None,
-    quiet: options.Quiet = False,
-    as_json: options.AsJson = False,
+    note: str,
+    unit: list[str],
+    protects: str,
+    ledger: str | None,
+    dataset: str | None,
+    epsilon: float | None,
+    delta: float,
+    rho: float | None,
+    convert_at: float | None,
+    outputs: Outputs,
 ) -> None:
     """Write down what was spent about these people elsewhere, as (epsilon, delta) or (rho, delta), whether it fits or not.
 
     The guarantee must be for adding or removing; one for replacing, or for tables of known size, does not add up with it.
 
-    Example: dphist ledger record --ledger ledger.db --dataset events --unit user --protects unit --epsilon 0.1 --note "survey"
+    \b
+    Example:
+      dphist ledger record --ledger ledger.db --dataset events --unit user \\
+        --protects unit --epsilon 0.1 --note "survey"
     """
     from dphist.ledger.dataset import WORDS
 
@@ -303,9 +316,9 @@ def record(
             entry = opened.record(name, cost, unit=unit_of(unit), protects=protects, note=note, declared=declared)  # type: ignore[arg-type]
             account_for(lambda: f"Entry {entry.sequence:,} of {name!a} was recorded.")
         status = opened.status(name)
-    if as_json:
+    if outputs.as_json:
         print_json({"entry": entry.sequence, "head": entry.hash, **status.to_data()})
-    if quiet or as_json:
+    if outputs.talk.quiet:
         return
     say(f"Entry {entry.sequence:,} recorded, head {entry.hash}, as a guarantee for adding or removing")
     say(f"{WORDS[status.dataset.protects].replace('one unit', one_of(unit_of(unit)))}.\n")

@@ -1,274 +1,301 @@
-"""The options of the commands: those of plans, releases and statistics as declared, and those of the command line alone."""
+"""The options of the commands, each declared once: those of the library, and groups of the command line."""
 
 from __future__ import annotations
 
-import functools
-import inspect
-import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from copy import copy
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+from types import NoneType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args, get_origin
 
-import typer
+import click
 
-from dphist import checks
+from dphist.cli.command import FILE, NUMBER, WHOLE, Option, Options
+from dphist.cli.output import Outputs
 from dphist.engines import FOLDERS
 from dphist.errors import InvalidParameter
-from dphist.planning.choices import PROTECTS
-from dphist.planning.options import Panel, PlanOptions, ReleaseOptions, SelectOptions, declarations
+from dphist.planning.choices import ENCODINGS, PROTECTS
+from dphist.planning.options import Declaration, declarations
 
 if TYPE_CHECKING:
     from dphist.engines.base import Engine
+    from dphist.engines.source import Files
 
 
-class Place(str):
-    """The panel of an option, and whether `--help` shows it: typer passes it on to who writes the help."""
-
-    common: bool
-
-    def __new__(cls, panel: str, *, common: bool) -> Place:
-        """A panel is a text for typer."""
-        place = super().__new__(cls, panel)
-        place.common = common
-        return place
+def declared(kind: type, *names: str) -> tuple[Option, ...]:
+    """The options of a kind, or those with these names."""
+    found = declarations(kind)
+    return tuple(_option(name, found[name]) for name in names or found)
 
 
-def option(
-    flags: str,
-    words: str,
-    panel: Panel | Literal["Help"] = "Advanced",
-    *,
-    common: bool = False,
-    choices: Sequence[str] = (),
-    **more: Any,
-) -> Any:
-    """An option of the command line: its flags, its help, where that stands, and the words it takes if it takes no others."""
-    shown: dict[str, Any] = {**_shown(words, panel, common, choices), **more}
-    return typer.Option(*flags.split(), **shown)
-
-
-def argument(name: str, words: str, *, choices: Sequence[str] = ()) -> Any:
-    """What a command takes without a flag."""
-    return typer.Argument(metavar=name, **_shown(words, "Data", True, choices))
-
-
-def _shown(words: str, panel: str, common: bool, choices: Sequence[str]) -> dict[str, Any]:
-    if not choices:
-        return {"help": words, "rich_help_panel": Place(panel, common=common)}
-    listed = "" if all(re.search(rf"\b{word}\b", words) for word in choices) else f" One of {', '.join(choices)}."
-    return {
-        "help": f"{words}{listed}",
-        "rich_help_panel": Place(panel, common=common),
-        "autocompletion": lambda: list(choices),
-    }
-
-
-def declared(kind: type, name: str) -> Any:
-    """An option as it is declared."""
-    one = declarations(kind)[name]
+def _option(name: str, one: Declaration) -> Option:
     said = one.option
-    return option(
-        said.flag or f"--{name.replace('_', '-')}",
+    kind = said.text or one.type
+    kinds = {kind, *get_args(kind)} - {NoneType}
+    shape: dict[str, Any] = {"type": NUMBER if float in kinds else WHOLE if int in kinds else str}
+    if kind is bool:
+        shape = {"is_flag": True}
+    elif any(get_origin(part) is list for part in kinds):
+        shape["multiple"] = True
+    if one.required:
+        shape["required"] = True
+    elif not shape.get("multiple"):
+        shape["default"] = said.default
+    return Option(
+        f"{name} {said.flag or '--' + name.replace('_', '-')}",
         said.help,
         said.panel,
         common=said.common,
         choices=one.choices,
-        metavar=said.metavar or (None if one.type is bool else "NAME" if one.choices else "NUMBER"),
+        metavar=said.metavar or ("NAME" if one.choices else "NUMBER"),
+        **shape,
     )
 
 
-def spread(kind: type, *, optional: str = "") -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Put the options of a kind in the place of a command's parameter `asked`, which gets those that a call names.
-
-    optional: one that the command itself asks for, so that its error can say more.
-    """
-
-    def build(command: Callable[..., None]) -> Callable[..., None]:
-        own = inspect.signature(command, eval_str=True).parameters
-        parameters = [
-            one.replace(kind=one.KEYWORD_ONLY)
-            for name, own_one in own.items()
-            for one in (_parameters(kind, optional) if name == "asked" else [own_one])
-        ]
-
-        @functools.wraps(command)
-        def run(context: typer.Context, **given: Any) -> None:
-            values = {name: given.pop(name) for name in declarations(kind)}
-            command(asked={name: value for name, value in values.items() if _is_named(context, name)}, **given)
-
-        run.__signature__ = inspect.Signature([_CONTEXT, *parameters])  # type: ignore[attr-defined]
-        run.__annotations__ = {}
-        return run
-
-    return build
+def optional(one: Option | click.Argument) -> Any:
+    """An option that a command can do without."""
+    other = copy(one)
+    other.required = False
+    return other
 
 
-def _parameters(kind: type, optional: str) -> list[inspect.Parameter]:
-    return [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if one.required and name != optional else one.option.default,
-            annotation=Annotated[one.option.text or one.type, declared(kind, name)],
-        )
-        for name, one in declarations(kind).items()
-    ]
+def asked(*options: Option) -> Options:
+    """What a call asks the library for: an option that it does not name has the library's default."""
+    return Options("asked", options, named=True)
 
 
-_CONTEXT: Final = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+_COMMON: Final[dict[str, Any]] = {"common": True}
+_FLAG: Final[dict[str, Any]] = {"is_flag": True}
+_SEVERAL: Final[dict[str, Any]] = {"multiple": True}
+
+SAVED_PLAN: Final = Option(
+    "--plan", "A plan that `dphist plan --save` wrote.", "Privacy", metavar="FILE", type=FILE, **_COMMON
+)
+COLUMN: Final = Option("--column", "The column to look at.", "Data", metavar="COLUMN", **_COMMON)
+PLOT: Final = Option("--plot", "Write a picture (.png, .svg, .pdf).", "Output", metavar="FILE", type=FILE, **_COMMON)
+K: Final = Option("--k", "The most groups to return.", "What to publish", metavar="NUMBER", type=WHOLE, required=True)
+
+LEDGER: Final = Option(
+    "--ledger",
+    "The ledger that keeps the budget: a file, or postgresql://user@host/name.",
+    "Privacy",
+    envvar="DPHIST_LEDGER",
+    metavar="ADDRESS",
+    **_COMMON,
+)
+DATASET: Final = Option(
+    "--dataset", "The data set in the ledger.", "Privacy", envvar="DPHIST_DATASET", metavar="NAME", **_COMMON
+)
+ACCOUNT: Final = (LEDGER, DATASET)
+HEAD: Final = Option(
+    "--head", "A hash noted earlier, which must still be in the ledger's chain.", "Privacy", metavar="HASH"
+)
 
 
-def _is_named(context: typer.Context, name: str) -> bool:
-    """Whether the call names an option: zero, nothing and the default are values like any other."""
-    source = context.get_parameter_source(name)
-    return source is not None and source.name == "COMMANDLINE"
-
-
-SOURCE: Final = "Parquet, CSV or JSON files, a glob or a folder of them."
-Source: TypeAlias = Annotated[list[str], argument("SOURCE", SOURCE)]
-SourceOrNone: TypeAlias = Annotated[list[str] | None, argument("SOURCE", SOURCE)]
-Unit: TypeAlias = Annotated[list[str], declared(ReleaseOptions, "unit")]
-UnitOrNone: TypeAlias = Annotated[list[str] | None, declared(ReleaseOptions, "unit")]
-By: TypeAlias = Annotated[list[str], declared(SelectOptions, "by")]
-ByOrNone: TypeAlias = Annotated[list[str] | None, declared(ReleaseOptions, "by")]
-Where: TypeAlias = Annotated[str | None, declared(ReleaseOptions, "where")]
-NullKeys: TypeAlias = Annotated[str, declared(ReleaseOptions, "null_keys")]
-Order: TypeAlias = Annotated[str, declared(ReleaseOptions, "order")]
-Intervals: TypeAlias = Annotated[float | None, declared(ReleaseOptions, "intervals")]
-Integers: TypeAlias = Annotated[bool, declared(ReleaseOptions, "integers")]
-AllowNegative: TypeAlias = Annotated[bool, declared(ReleaseOptions, "allow_negative")]
-Epsilon: TypeAlias = Annotated[float, declared(PlanOptions, "epsilon")]
-Delta: TypeAlias = Annotated[float, declared(PlanOptions, "delta")]
-Sparsity: TypeAlias = Annotated[int | None, declared(PlanOptions, "sparsity")]
-Analysis: TypeAlias = Annotated[str | None, declared(PlanOptions, "analysis")]
-Correlation: TypeAlias = Annotated[float | None, declared(PlanOptions, "correlation")]
-LowThreshold: TypeAlias = Annotated[int, declared(PlanOptions, "low_threshold")]
-Column: TypeAlias = Annotated[
-    str | None, option("--column", "The column to look at.", "Data", common=True, metavar="COLUMN")
-]
-SavedPlan: TypeAlias = Annotated[
-    Path | None, option("--plan", "A plan that `dphist plan --save` wrote.", "Privacy", common=True, metavar="FILE")
-]
-EngineName: TypeAlias = Annotated[
-    str,
-    option(
-        "--engine",
-        "duckdb: on this machine; spark: on a cluster.",
-        "Engine",
-        common=True,
-        choices=sorted(FOLDERS),
-        metavar="NAME",
-    ),
-]
-Master: TypeAlias = Annotated[
-    str | None,
-    option(
-        "--master", "Spark's master, for example local[4] or yarn (default: local[*]).", "Engine", metavar="ADDRESS"
-    ),
-]
-Remote: TypeAlias = Annotated[
-    str | None, option("--remote", "A Spark Connect server, for example sc://host:15002.", "Engine", metavar="ADDRESS")
-]
-StagingDirectory: TypeAlias = Annotated[
-    str | None,
-    option(
-        "--staging",
-        "A directory, with its scheme, that the cluster shares, for exact counts. Make it yours alone: dphist does not.",
-        "Engine",
-        metavar="DIRECTORY",
-    ),
-]
-Threads: TypeAlias = Annotated[int | None, option("--threads", "Threads of the engine.", "Engine", metavar="NUMBER")]
-MemoryLimit: TypeAlias = Annotated[
-    str | None,
-    option("--memory-limit", "Memory of the process, e.g. 4GB; the rest is spilled.", "Engine", metavar="SIZE"),
-]
-TempDirectory: TypeAlias = Annotated[
-    Path | None, option("--temp-directory", "Where to spill what does not fit.", "Engine", metavar="DIRECTORY")
-]
-Ledger: TypeAlias = Annotated[
-    str | None,
-    option(
-        "--ledger",
-        "The ledger that keeps the budget: a file, or postgresql://user@host/name.",
-        "Privacy",
-        common=True,
-        envvar="DPHIST_LEDGER",
-        metavar="ADDRESS",
-    ),
-]
-Dataset: TypeAlias = Annotated[
-    str | None,
-    option("--dataset", "The data set in the ledger.", "Privacy", common=True, envvar="DPHIST_DATASET", metavar="NAME"),
-]
-Protects: TypeAlias = Annotated[
-    str,
-    option(
+def protects(**settings: Any) -> Option:
+    """What a budget or a spend is about."""
+    return Option(
         "--protects",
         "What may be added or removed. unit: all records of one unit; event: its records in one round.",
         "Privacy",
-        common=True,
         choices=PROTECTS,
         metavar="NAME",
+        **_COMMON,
+        **settings,
+    )
+
+
+READING: Final = (
+    Option(
+        "--delimiter",
+        "CSV: what separates the columns, such as ';' or tab (default: a comma, a tab in .tsv files).",
+        "Data",
+        metavar="SIGN",
+        **_COMMON,
     ),
-]
-Head: TypeAlias = Annotated[
-    str | None,
-    option("--head", "A hash noted earlier, which must still be in the ledger's chain.", "Privacy", metavar="HASH"),
-]
-Output: TypeAlias = Annotated[
-    Path | None,
-    option(
-        "-o --output",
-        "Write the table (.parquet, .csv, .json; with spark a folder).",
-        "Output",
-        common=True,
-        metavar="FILE",
+    Option("--encoding", "CSV: how letters are written.", "Data", choices=ENCODINGS, metavar="NAME", default="utf-8"),
+    Option(
+        "types --type",
+        "CSV and JSON: the type of a column, as amount=double; else it is text. A value that does not fit is null. JSON"
+        " needs one for each column. Repeatable.",
+        "Data",
+        metavar="COLUMN=TYPE",
+        **_SEVERAL,
+        **_COMMON,
     ),
-]
-Report: TypeAlias = Annotated[
-    Path | None,
-    option("--report", "Write a report (.html), or its summary (.md, .txt).", "Output", common=True, metavar="FILE"),
-]
-Plot: TypeAlias = Annotated[
-    Path | None, option("--plot", "Write a picture (.png, .svg, .pdf).", "Output", common=True, metavar="FILE")
-]
-Overwrite: TypeAlias = Annotated[
-    bool,
-    option(
-        "--overwrite",
-        "Replace outputs that exist; never the source, a ledger or what is no file.",
-        "Output",
-        common=True,
+    Option(
+        "nulls --null",
+        "CSV: a text that means no value, as an empty field does. Repeatable.",
+        "Data",
+        metavar="TEXT",
+        **_SEVERAL,
     ),
-]
-RawCsv: TypeAlias = Annotated[
-    bool,
-    option("--raw-csv", "CSV: write texts as they are, also those that a spreadsheet would run as formulas.", "Output"),
-]
-Explain: TypeAlias = Annotated[
-    bool, option("--explain", "Print the SQL, the plan and why each step is private.", "Output")
-]
-DryRun: TypeAlias = Annotated[
-    bool,
-    option("--dry-run", "Check what can be checked, say what would be done, count nothing.", "Output", common=True),
-]
-Quiet: TypeAlias = Annotated[bool, option("--quiet", "Print nothing but errors.", "Output", common=True)]
-AsJson: TypeAlias = Annotated[bool, option("--json", "Print one JSON object.", "Output", common=True)]
-
-
-def _check_rows(value: int | None) -> int | None:
-    if value is not None:
-        checks.check_whole("--show", value, least=0, hint="0 prints no row.")
-    return value
-
-
-_SHOW: Final = option(
-    "--show", "How many rows of the result to print.", "Output", common=True, metavar="NUMBER", callback=_check_rows
+    Option("--no-header", "CSV files without a header: the names of all columns, as a,b,c.", "Data", metavar="NAMES"),
 )
-Show: TypeAlias = Annotated[int, _SHOW]
-ShowOrNone: TypeAlias = Annotated[int | None, _SHOW]
+"""How text files are read: the same for every command that reads records."""
+
+
+class Source(NamedTuple):
+    """The files of a call, and how they are read."""
+
+    paths: list[str]
+    reading: dict[str, Any]
+
+    def files(self) -> Files:
+        """As an engine takes them."""
+        return files_to_read(self.paths, self.reading)
+
+
+SOURCE: Final = Options(
+    "source",
+    (
+        click.Argument(
+            ["source"],
+            help="Parquet, CSV or JSON files, a glob or a folder of them.",
+            nargs=-1,
+            required=True,
+            type=click.Path(readable=False),
+        ),
+        *READING,
+    ),
+    lambda source, **reading: Source(source, reading),
+)
+
+
+def files_to_read(paths: Sequence[str], reading: dict[str, Any]) -> Files:
+    """Files, and how they are read."""
+    from dphist.engines.source import Files
+
+    names = reading["no_header"]
+    types = dict(map(_type, reading["types"] or ()))
+    if len(types) < len(reading["types"] or ()):
+        raise InvalidParameter("one --type for each column", "two for one of them")
+    return Files(
+        tuple(paths),
+        delimiter=reading["delimiter"],
+        encoding=reading["encoding"],
+        types=types,
+        nulls=reading["nulls"] or (),
+        header=True if names is None else names.split(","),
+    )
+
+
+def _type(text: str) -> tuple[str, str]:
+    column, _, kind = text.rpartition("=")
+    if not column or not kind:
+        raise InvalidParameter("--type column=type", repr(text), "for example --type amount=double.")
+    return column, kind
+
+
+@dataclass(frozen=True, slots=True)
+class EngineChoice:
+    """The engine that a command counts with, before it is opened."""
+
+    engine: str
+    master: str | None = None
+    remote: str | None = None
+    staging: str | None = None
+    threads: int | None = None
+    memory_limit: str | None = None
+    temp_directory: Path | None = None
+
+    def open(self) -> Engine:
+        """Open it."""
+        from dphist.engines import engine_named
+        from dphist.engines.query import EngineOptions, PerformanceSettings, memory_beside_python
+
+        settings = PerformanceSettings(self.threads, memory_beside_python(self.memory_limit), self.temp_directory)
+        return engine_named(self.engine, EngineOptions(settings, self.master, self.remote, self.staging))
+
+
+ENGINE: Final = Options(
+    "engine",
+    (
+        Option("--threads", "Threads of the engine.", "Engine", metavar="NUMBER", type=WHOLE),
+        Option("--memory-limit", "Memory of the process, e.g. 4GB; the rest is spilled.", "Engine", metavar="SIZE"),
+        Option("--temp-directory", "Where to spill what does not fit.", "Engine", metavar="DIRECTORY", type=FILE),
+        Option(
+            "--engine",
+            "duckdb: on this machine; spark: on a cluster.",
+            "Engine",
+            choices=sorted(FOLDERS),
+            metavar="NAME",
+            default="duckdb",
+            **_COMMON,
+        ),
+        Option(
+            "--master",
+            "Spark's master, for example local[4] or yarn (default: local[*]).",
+            "Engine",
+            metavar="ADDRESS",
+        ),
+        Option("--remote", "A Spark Connect server, for example sc://host:15002.", "Engine", metavar="ADDRESS"),
+        Option(
+            "--staging",
+            "A directory, with its scheme, that the cluster shares, for exact counts. Make it yours alone: dphist does not.",
+            "Engine",
+            metavar="DIRECTORY",
+        ),
+    ),
+    EngineChoice,
+)
+
+
+OUTPUTS: Final = Options(
+    "outputs",
+    (
+        Option(
+            "output -o --output",
+            "Write the table: .parquet, .csv, .json; on Spark a folder.",
+            "Output",
+            metavar="FILE",
+            type=FILE,
+            **_COMMON,
+        ),
+        Option(
+            "--report",
+            "Write a report (.html), or its summary (.md, .txt).",
+            "Output",
+            metavar="FILE",
+            type=FILE,
+            **_COMMON,
+        ),
+        Option(
+            "--overwrite",
+            "Replace outputs that exist; never the source or a ledger.",
+            "Output",
+            **_FLAG,
+            **_COMMON,
+        ),
+        Option(
+            "--raw-csv",
+            "CSV: write texts as they are, also those that a spreadsheet would run as formulas.",
+            "Output",
+            **_FLAG,
+        ),
+        Option("--explain", "Print the SQL, the plan and why each step is private.", "Output", **_FLAG),
+        Option(
+            "--dry-run",
+            "Check what can be checked; count nothing.",
+            "Output",
+            **_FLAG,
+            **_COMMON,
+        ),
+        Option("--quiet", "Print nothing but errors.", "Output", **_FLAG, **_COMMON),
+        Option("as_json --json", "Print one JSON object.", "Output", **_FLAG, **_COMMON),
+        Option(
+            "--show",
+            "How many rows of the result to print.",
+            "Output",
+            metavar="NUMBER",
+            type=WHOLE,
+            **_COMMON,
+        ),
+    ),
+    Outputs,
+)
 
 
 def parse(asked: dict[str, Any]) -> dict[str, Any]:
@@ -380,21 +407,3 @@ def _weight(text: str) -> tuple[str, float]:
         return name, float(share)
     except ValueError:
         raise InvalidParameter("--weight name=share", repr(text), "for example --weight sum_likes=0.5.") from None
-
-
-def open_engine(
-    name: str,
-    threads: int | None = None,
-    memory_limit: str | None = None,
-    temp_directory: Path | None = None,
-    *,
-    master: str | None = None,
-    remote: str | None = None,
-    staging: str | None = None,
-) -> Engine:
-    """The engine that a command counts with."""
-    from dphist.engines import engine_named
-    from dphist.engines.query import EngineOptions, PerformanceSettings, memory_beside_python
-
-    settings = PerformanceSettings(threads, memory_beside_python(memory_limit), temp_directory)
-    return engine_named(name, EngineOptions(settings, master, remote, staging))

@@ -11,11 +11,13 @@ import os
 import shutil
 import sys
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import typer
+import click
 
+from dphist import checks
 from dphist.cli import progress
 from dphist.errors import DphistError
 from dphist.files.interruption import go_on, note_printed
@@ -42,7 +44,7 @@ def _print(text: str, *, err: bool = False) -> None:
     if not err:
         note_printed()
     try:
-        typer.echo(text, err=err)
+        click.echo(text, err=err)
     except OSError as problem:  # which has no name of its own
         problem.filename = "standard error" if err else "the result on standard output"
         raise
@@ -63,6 +65,42 @@ def screen() -> Screen:
         return Screen(unicode=unicode)
     plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
     return Screen(shutil.get_terminal_size((80, 24)).columns, not plain, unicode)
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """What a command writes and prints, and whether it counts anything at all."""
+
+    output: Path | None = None
+    report: Path | None = None
+    overwrite: bool = False
+    raw_csv: bool = False
+    explain: bool = False
+    dry_run: bool = False
+    quiet: bool = False
+    as_json: bool = False
+    show: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.show is not None:
+            checks.check_whole("--show", self.show, least=0, hint="0 prints no row.")
+
+    @property
+    def talk(self) -> Talk:
+        """What is said besides results for programs."""
+        return Talk(quiet=self.quiet or self.as_json)
+
+    @property
+    def unkept(self) -> bool:
+        """Whether no file gets the result."""
+        return self.output is None and self.report is None
+
+    def write(self, result: Any) -> None:
+        """Write a table and its report."""
+        if self.output is not None:
+            result.write(self.output, overwrite=self.overwrite, raw_csv=self.raw_csv)
+        if self.report is not None:
+            result.report(self.report, overwrite=self.overwrite)
 
 
 class Talk:
@@ -86,11 +124,11 @@ class Talk:
         if not self.quiet:
             show_table(text)
 
-    def closing(self, summary: str, output: Path | None, report: Path | None, *last: str) -> None:
+    def closing(self, summary: str, outputs: Outputs, *last: str) -> None:
         """A sentence about the result, where it was written, and who paid."""
-        table = [] if output is None else [f"Table written to {printable(str(output))}"]
-        html = [] if report is None else [f"Report written to {printable(str(report))}"]
-        self.line("\n".join(["", summary, *table, *html, *last]))
+        files = (("Table", outputs.output), ("Report", outputs.report))
+        written = [f"{what} written to {printable(str(path))}" for what, path in files if path is not None]
+        self.line("\n".join(["", summary, *written, *last]))
 
 
 def print_json(data: Any, *, allow_nan: bool = False) -> None:

@@ -1,39 +1,50 @@
-"""`dphist plan`."""
+"""`dphist plan` and `dphist profile`, which touch no data."""
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import dphist
+from dphist import checks
 from dphist.cli import options
-from dphist.cli.options import option
-from dphist.cli.output import say
+from dphist.cli.command import FILE, NUMBER, WHOLE, Option, command
+from dphist.cli.options import OUTPUTS, PLOT, declared
+from dphist.cli.output import Outputs, print_json, say
+from dphist.errors import InvalidParameter
 from dphist.planning.options import PlanOptions
+from dphist.words import exactly, rounded_up
+
+if TYPE_CHECKING:
+    from dphist.mechanisms import CorrelatedGaussian, GroupMechanism, KnownGroups, LaplaceThreshold, SparseGaussian
+
+_DIGITS = 6
+_PLAIN = "gaussian"
+_MECHANISMS = ("sparse-gaussian", "correlated-gaussian", "laplace", _PLAIN)
 
 
-@options.spread(PlanOptions)
-def command(
-    asked: dict[str, Any],
-    save: Annotated[
-        Path | None,
-        option("--save", "Write the plan as JSON, for a later release.", "Output", common=True, metavar="FILE"),
-    ] = None,
-    plot: options.Plot = None,
-    overwrite: options.Overwrite = False,
-    quiet: options.Quiet = False,
-    as_json: options.AsJson = False,
-) -> None:
+@command(
+    options.asked(*declared(PlanOptions)),
+    Option("--save", "Write the plan as JSON, for a later release.", "Output", common=True, metavar="FILE", type=FILE),
+    PLOT,
+    OUTPUTS.only("overwrite", "quiet", "as_json"),
+)
+def plan(asked: dict[str, Any], save: Path | None, plot: Path | None, outputs: Outputs) -> None:
     """Choose a mechanism, its noise and its threshold for a privacy budget. Touches no data.
 
-    Example: dphist plan --epsilon 1 --delta 1e-8
-    Example: dphist plan --epsilon 1 --delta 1e-8 --max-groups 10 --sum likes:0:1 --save plan.json
-    Example: dphist plan --epsilon 1 --delta 1e-8 --keys country=AT,CH,DE
+    \b
+    Examples:
+      dphist plan --epsilon 1 --delta 1e-8
+      dphist plan --epsilon 1 --delta 1e-8 --max-groups 10 --sum likes:0:1 \\
+        --save plan.json
+      dphist plan --epsilon 1 --delta 1e-8 --keys country=AT,CH,DE
     """
     from dphist.explanations import in_short
     from dphist.files.outputs import check_outputs
 
-    check_outputs(save, plot, inputs=[Path(name) for name in asked.get("keys", ())], overwrite=overwrite)
+    check_outputs(save, plot, inputs=[Path(name) for name in asked.get("keys", ())], overwrite=outputs.overwrite)
     if plot is not None:
         from dphist.show.plots import check_picture, plot_plan
 
@@ -43,17 +54,203 @@ def command(
         from dphist.run.public_keys import public_keys
 
         parsed["keys"] = public_keys(parsed["keys"]).num_rows
-    plan = dphist.plan(**parsed)
-    if as_json:
-        say(plan.to_json())
-    elif not quiet:
-        say(f"{plan}\n\nThe theorem and its proof: dphist explain {in_short(plan.mechanism.theorem)}")
+    chosen = dphist.plan(**parsed)
+    if outputs.as_json:
+        say(chosen.to_json())
+    elif not outputs.quiet:
+        say(f"{chosen}\n\nThe theorem and its proof: dphist explain {in_short(chosen.mechanism.theorem)}")
     written = []
     if save is not None:
-        plan.save(save, overwrite=overwrite)
+        chosen.save(save, overwrite=outputs.overwrite)
         written.append(f"\nPlan written to {save}")
     if plot is not None:
-        plot_plan(plan, plot, overwrite=overwrite)
+        plot_plan(chosen, plot, overwrite=outputs.overwrite)
         written.append(f"\nPicture written to {plot}")
-    if written and not quiet:
-        say("\n".join(written), err=as_json)
+    if written and not outputs.quiet:
+        say("\n".join(written), err=outputs.as_json)
+
+
+@command(
+    Option(
+        "--noise-std",
+        "Standard deviation of all the noise on one count.",
+        "Privacy",
+        metavar="NUMBER",
+        type=NUMBER,
+        required=True,
+    ),
+    Option("--gap", "Threshold minus low threshold; gaussian has none.", "Privacy", metavar="NUMBER", type=NUMBER),
+    Option("--max-groups", "The most groups one unit may be counted in.", "Privacy", metavar="NUMBER", type=WHOLE),
+    Option(
+        "--mechanism",
+        "The mechanism; gaussian hides no group, as with a public list.",
+        "Privacy",
+        choices=_MECHANISMS,
+        metavar="NAME",
+        default="sparse-gaussian",
+    ),
+    *declared(PlanOptions, "sparsity", "correlation", "analysis", "low_threshold"),
+    Option(
+        "--epsilon",
+        "Print delta at this epsilon. Repeatable.",
+        "What to publish",
+        metavar="NUMBER",
+        type=NUMBER,
+        multiple=True,
+    ),
+    Option("--delta", "Print the smallest epsilon for this delta.", "What to publish", metavar="NUMBER", type=NUMBER),
+    PLOT,
+    OUTPUTS.only("overwrite", "as_json"),
+)
+def profile(
+    noise_std: float,
+    gap: float | None,
+    mechanism: str,
+    epsilon: list[float],
+    delta: float | None,
+    plot: Path | None,
+    outputs: Outputs,
+    **parameters: Any,
+) -> None:
+    """Delta at epsilon, or epsilon at delta, of a mechanism that is already chosen. Touches no data.
+
+    \b
+    Examples:
+      dphist profile --noise-std 16 --gap 98 --max-groups 10 --epsilon 0.5 \\
+        --epsilon 1
+      dphist profile --noise-std 16 --gap 98 --max-groups 10 --delta 1e-8
+      dphist profile --mechanism gaussian --noise-std 16 --max-groups 10 \\
+        --delta 1e-8
+    """
+    from dphist.mechanisms import epsilon_at
+    from dphist.mechanisms.base import in_at_most
+    from dphist.planning.describe import title
+
+    if not epsilon and delta is None:
+        raise InvalidParameter("--epsilon or --delta", "neither", "--epsilon may be repeated.")
+    for value in epsilon:
+        checks.check_not_negative("epsilon", value)
+    if delta is not None:
+        checks.check_delta(delta)
+    chosen = build(mechanism, noise_std, gap, **parameters)
+    listed = f"the groups are public, and {in_at_most(chosen.max_groups)}"  # however many there are
+    assumption = listed if mechanism == _PLAIN else chosen.assumption
+    points = [(value, chosen.delta(value)) for value in epsilon]
+    if delta is not None:
+        points.append((epsilon_at(chosen, delta), delta))
+    if outputs.as_json:
+        asked = {"gap": gap, "noise_std": noise_std}
+        print_json({**_record(chosen, points), "asked_for": asked})
+    else:
+        say(f"Profile of {title(chosen)}, by {chosen.theorem}")
+        threshold = "no threshold" if gap is None or chosen.gap is None else f"gap {_used(chosen.gap, gap)}"
+        say(f"  {threshold}, noise std {_used(chosen.noise_std, noise_std)}\n")
+        say(f"  {'epsilon':>12}  {'delta':>12}")
+        for e, d in points:
+            say(f"  {rounded_up(e, _DIGITS):>12}  {rounded_up(d, _DIGITS):>12}")
+        say(f"\n  provided {assumption}.")
+    if plot is not None:
+        from dphist.show.plots import plot_profile
+
+        plot_profile(chosen, title(chosen), [max(e, 1e-3) for e, _ in points], plot, overwrite=outputs.overwrite)
+        say(f"\nPicture written to {plot}", err=outputs.as_json)
+
+
+def build(
+    mechanism: str,
+    noise_std: float,
+    gap: float | None,
+    max_groups: int | None,
+    sparsity: int | None,
+    correlation: float | None,
+    analysis: str | None,
+    low_threshold: int,
+) -> SparseGaussian | CorrelatedGaussian | LaplaceThreshold | KnownGroups:
+    """The mechanism that the options describe, or one that is a little less private.
+
+    It is chosen already: a threshold between two points of the lattice releases at most what the lower point releases (with
+    whole noise exactly that), so the gap is rounded down. The noise is rounded down too, by units in the last place: less
+    noise has a larger delta, and what that moves in the tails is within their allowance for rounding.
+    """
+    from dphist.mechanisms import CorrelatedGaussian, KnownGroups, LaplaceThreshold, SparseGaussian
+    from dphist.mechanisms.lattice import round_down_to_lattice
+    from dphist.mechanisms.correlated_gaussian import correlated_lattice_bits
+    from dphist.mechanisms.laplace import scale_of_std
+    from dphist.mechanisms.sparse_gaussian import lattice_bits
+    from dphist.planning.request import check_noise
+
+    checks.check_choice("mechanism", mechanism, _MECHANISMS)
+    check_noise(noise_std, correlation)
+    checks.check_whole("low_threshold", low_threshold)
+    others = {"--gap": gap, "--sparsity": sparsity, "--correlation": correlation, "--analysis": analysis}
+    others["--low-threshold"] = None if low_threshold == 1 else low_threshold
+    if mechanism == _PLAIN and (given := [flag for flag, value in others.items() if value is not None]):
+        raise InvalidParameter(f"no {given[0]} for {_PLAIN}", "one", "it has neither a threshold nor common noise.")
+    groups = max_groups if max_groups is not None else sparsity
+    if groups is None:
+        raise InvalidParameter("--max-groups", "none", "the most groups one unit may be counted in.")
+    if mechanism == _PLAIN:
+        return KnownGroups(groups=groups, max_groups=groups, independent_std=noise_std)
+    if gap is None:
+        hint = f"threshold minus low threshold; without a threshold: --mechanism {_PLAIN}."
+        raise InvalidParameter("--gap NUMBER", "none", hint)
+    checks.check_not_negative("gap", gap)
+    asked = low_threshold + Fraction(gap)
+
+    def threshold(lattice_bits: int) -> float:
+        return round_down_to_lattice(asked, lattice_bits)
+
+    if mechanism == "sparse-gaussian":
+        bits = lattice_bits(noise_std)
+        return SparseGaussian(
+            max_groups=groups,
+            noise_std=noise_std,
+            threshold=threshold(bits),
+            low_threshold=low_threshold,
+            analysis="exact" if analysis is None else analysis,  # type: ignore[arg-type]
+            lattice_bits=bits,
+        )
+    if mechanism == "laplace":
+        return LaplaceThreshold(groups, scale_of_std(noise_std) * (1 - 2.0**-50), threshold(0), low_threshold)
+    if sparsity is None:
+        raise InvalidParameter("--sparsity for correlated-gaussian", "none", "a public bound on the non-empty groups.")
+    checks.check_whole("sparsity", sparsity)
+    if correlation is None:
+        correlation = 1 / math.sqrt(sparsity)
+    bits = correlated_lattice_bits(sparsity)
+    return CorrelatedGaussian(
+        sparsity=sparsity,
+        max_groups=groups,
+        independent_std=_independent_part(noise_std, correlation),
+        correlation=correlation,
+        threshold=threshold(bits),
+        low_threshold=low_threshold,
+        analysis="tight" if analysis is None else analysis,  # type: ignore[arg-type]
+        lattice_bits=bits,
+    )
+
+
+def _independent_part(noise_std: float, correlation: float) -> float:
+    """The largest s with s^2 (1 + correlation) <= noise_std^2, exactly."""
+    part = noise_std / math.sqrt(1 + correlation)
+    while Fraction(part) ** 2 * (1 + Fraction(correlation)) > Fraction(noise_std) ** 2:
+        part = math.nextafter(part, 0.0)
+    return part
+
+
+def _used(value: float, asked: float) -> str:
+    """What a profile is computed with, and what was asked for where a reader would see the difference."""
+    if math.isclose(value, asked, rel_tol=1e-12):
+        return exactly(asked)
+    return f"{exactly(value)} (asked for: {exactly(asked)}, rounded down)"
+
+
+def _record(chosen: GroupMechanism, points: list[tuple[float, float]]) -> dict[str, object]:
+    names = ("analysis", "max_groups", "sparsity", "noise_std", "independent_std", "correlation", "gap")
+    return {
+        "mechanism": chosen.name,
+        **{name: getattr(chosen, name) for name in (*names, "low_threshold", "threshold")},
+        "delta_inf": chosen.delta_infinity(),
+        "profile": [{"epsilon": e, "delta": d, "delta_gauss": chosen.delta_noise(e)} for e, d in points],
+        "theorem": chosen.theorem,
+    }

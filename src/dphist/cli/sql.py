@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from dphist.cli import answers, options
-from dphist.cli.options import argument, option
-from dphist.cli.output import Talk, print_json, say
-from dphist.cli.reading import reads
-from dphist.cli.tables import Public, Tables, Units, tables_of, units_of
+import click
+
+from dphist.cli import answers
+from dphist.cli.command import NUMBER, Option, Options, command
+from dphist.cli.options import ACCOUNT, ENGINE, OUTPUTS, READING, EngineChoice, files_to_read
+from dphist.cli.output import Outputs, Talk, print_json, say
 from dphist.errors import DphistError, InvalidParameter, MissingExtra
-from dphist.words import printable
+from dphist.words import did_you_mean, printable
 
 if TYPE_CHECKING:
     from dphist.run.answer import Answer
@@ -29,59 +31,83 @@ MOST_BYTES: Final = 1 << 20
 """Of a file of statements."""
 ROWS: Final = 20
 """That are printed of what is written to a file, and in the shell."""
-NUMBER: Final = "{n}"
+PLACE: Final = "{n}"
 """In the name of an output: which statement it is the answer to."""
+_NAMED: Final = re.compile(r"([^\W\d]\w*)=(?!=)(.*)", re.DOTALL)
+"""A name of SQL, an equals sign, and the rest. Any other text is a path, or a column."""
+_TEXT: Final = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
+_JSON: Final = _TEXT[2:]
+_NOT_SAID: Final[dict[str, Any]] = {"delimiter": None, "encoding": "utf-8", "types": [], "nulls": [], "no_header": None}
+"""How files are read where nothing is said."""
 
 
-@reads
-def command(
-    *,
-    query: Annotated[
-        str | None,
-        argument(
-            "QUERY",
-            "A statement, a file of statements (.sql), or - for standard input. Without one, on a terminal, a shell.",
-        ),
-    ] = None,
+def _table_names(context: click.Context, option: click.Parameter, begun: str) -> list[str]:
+    """For completion: the tables that a call names so far."""
+    return [name for name in _paths(context.params.get("tables") or ()) if name.startswith(begun)]
+
+
+@command(
+    click.Argument(
+        ["query"],
+        help="A statement, a file of statements (.sql), or - for standard input. Without one, on a terminal, a shell.",
+        required=False,
+    ),
+    Option(
+        "tables --table",
+        "A table that statements name: files, a glob or a folder; without NAME= it is called like its file. Repeatable: paths"
+        " of one name add up.",
+        "Data",
+        common=True,
+        metavar="NAME=PATH",
+        multiple=True,
+    ),
+    Option(
+        "--public",
+        "A table whose rows belong to nobody: a name of --table, or NAME=PATH. Repeatable.",
+        "Data",
+        common=True,
+        metavar="NAME",
+        multiple=True,
+        shell_complete=_table_names,
+    ),
+    Option(
+        "units --unit",
+        "The column that says whose row it is, where OPTIONS does not: of all private tables, or TABLE=COLUMN;"
+        " TABLE=NAME=EXPRESSION names what it computes. Repeatable.",
+        "Privacy",
+        common=True,
+        metavar="COLUMN",
+        multiple=True,
+        shell_complete=_table_names,
+    ),
+    Options("reading", READING),
+    Option(
+        "--epsilon",
+        "A budget that all private SELECTs share which say none of their own.",
+        "Privacy",
+        common=True,
+        metavar="NUMBER",
+        type=NUMBER,
+    ),
+    Option("--delta", "The delta of that budget.", "Privacy", common=True, metavar="NUMBER", type=NUMBER),
+    OUTPUTS,
+    *ACCOUNT,
+    ENGINE,
+    Option("--no-history", "Shell: keep no statement in a file after it ends.", is_flag=True),
+)
+def sql(
+    query: str | None,
+    tables: list[str],
+    public: list[str],
+    units: list[str],
     reading: dict[str, Any],
-    tables: Tables = None,
-    public: Public = None,
-    units: Units = None,
-    epsilon: Annotated[
-        float | None,
-        option(
-            "--epsilon",
-            "A budget that all private SELECTs share which say none of their own.",
-            "Privacy",
-            common=True,
-            metavar="NUMBER",
-        ),
-    ] = None,
-    delta: Annotated[
-        float | None,
-        option("--delta", "The delta of that budget.", "Privacy", common=True, metavar="NUMBER"),
-    ] = None,
-    output: options.Output = None,
-    report: options.Report = None,
-    overwrite: options.Overwrite = False,
-    raw_csv: options.RawCsv = False,
-    ledger: options.Ledger = None,
-    dataset: options.Dataset = None,
-    threads: options.Threads = None,
-    memory_limit: options.MemoryLimit = None,
-    temp_directory: options.TempDirectory = None,
-    engine: options.EngineName = "duckdb",
-    master: options.Master = None,
-    remote: options.Remote = None,
-    staging: options.StagingDirectory = None,
-    explain: options.Explain = False,
-    dry_run: options.DryRun = False,
-    quiet: options.Quiet = False,
-    as_json: options.AsJson = False,
-    show: options.ShowOrNone = None,
-    no_history: Annotated[
-        bool, option("--no-history", "Shell: keep no statement in a file after it ends.", "Advanced")
-    ] = False,
+    epsilon: float | None,
+    delta: float | None,
+    outputs: Outputs,
+    ledger: str | None,
+    dataset: str | None,
+    engine: EngineChoice,
+    no_history: bool,
 ) -> None:
     """Answer SELECT WITH DIFFERENTIAL_PRIVACY, as in BigQuery, from files of this machine or on Spark.
 
@@ -89,18 +115,22 @@ def command(
     each: put {n} into the name. With --explain and no file nothing is run. Options of text files are for all tables that are text;
     --type events.amount=double is for one.
 
-    Example: dphist sql "SELECT WITH DIFFERENTIAL_PRIVACY url FROM events GROUP BY url" --table events.parquet --unit user_id --epsilon 1 --delta 1e-8
-    Example: dphist sql query.sql --table events=events.parquet --unit user_id -o answer.parquet --report answer.html
-    Example: dphist sql query.sql --table events=events.parquet --unit user_id --explain
+    \b
+    Examples:
+      dphist sql \\
+        "SELECT WITH DIFFERENTIAL_PRIVACY url FROM events GROUP BY url" \\
+        --table events.parquet --unit user_id --epsilon 1 --delta 1e-8
+      dphist sql query.sql --table events=events.parquet --unit user_id \\
+        -o answer.parquet --report answer.html
+      dphist sql query.sql --table events=events.parquet --unit user_id \\
+        --explain
     """  # noqa: E501 - examples are copied whole
-    outputs = Outputs(output, report, overwrite, raw_csv, explain, dry_run, quiet, as_json, show)
     if query is None:
         _check_shell(outputs, {"--epsilon": epsilon, "--delta": delta})
     text, place = ("", "") if query is None else read_query(query)
-    sources = tables_of(tables or (), public or (), reading)
-    unit = units_of(units or (), list(sources))
-    cluster = {"master": master, "remote": remote, "staging": staging}
-    opened = options.open_engine(engine, threads, memory_limit, temp_directory, **cluster)
+    sources = tables_of(tables, public, reading)
+    unit = units_of(units, list(sources))
+    opened = engine.open()
     import dphist
 
     with warnings.catch_warnings(record=True) as doubts:
@@ -111,113 +141,84 @@ def command(
     for doubt in doubts:
         say(f"Warning: {doubt.message}", err=True)
     if query is None:
-        _start_shell(connection, ledger, dataset, show, keep=not no_history)
+        _start_shell(connection, ledger, dataset, outputs.show, keep=not no_history)
         return
     with _located(place):
         script = connection.prepare(text)
-        outputs.check(
-            len(script.statements),
-            [*(one.source for one in connection.tables.values()), *filter(os.path.isfile, [query])],
-        )
-        outputs.run(script, ledger, dataset)
+        sources_read = [one.source for one in connection.tables.values()]
+        _check(outputs, len(script.statements), [*sources_read, *filter(os.path.isfile, [query])])
+        _run(outputs, script, ledger, dataset)
 
 
-@dataclass(frozen=True, slots=True)
-class Outputs:
-    """What the answers to a script are written to and printed as."""
+def _check(outputs: Outputs, statements: int, inputs: Sequence[object]) -> None:
+    """Refuse files that may not be written, one for several answers, and a run whose answer nobody would see."""
+    from dphist.engines import files_of
+    from dphist.files import formats
 
-    table: Path | None
-    report: Path | None
-    overwrite: bool
-    raw_csv: bool
-    explain: bool
-    dry_run: bool
-    quiet: bool
-    as_json: bool
-    rows: int | None
+    if outputs.quiet and outputs.unkept and not (outputs.dry_run or outputs.as_json):
+        raise InvalidParameter("-o FILE or --report FILE with --quiet", "neither", "nobody would see the answer.")
+    for flag, path in (("-o", outputs.output), ("--report", outputs.report)):
+        if path is not None and statements > 1 and PLACE not in str(path):
+            hint = f"for example {flag} {path.stem}-{PLACE}{path.suffix}: each answer has its own."
+            raise InvalidParameter(f"{PLACE} in {flag} for {statements} statements", str(path), hint)
+    read = files_of(*inputs)
+    for number in range(1, statements + 1):
+        table, report = _numbered(outputs.output, number), _numbered(outputs.report, number)
+        formats.check_table(table, report, inputs=read, overwrite=outputs.overwrite)
 
-    @property
-    def run_options(self) -> dict[str, bool]:
-        """Those that are given, of which the shell has no use."""
-        return {
-            "-o": self.table is not None, "--report": self.report is not None, "--overwrite": self.overwrite,
-            "--raw-csv": self.raw_csv, "--explain": self.explain, "--dry-run": self.dry_run, "--quiet": self.quiet,
-            "--json": self.as_json,
-        }  # fmt: skip
 
-    def check(self, statements: int, inputs: Sequence[object]) -> None:
-        """Refuse files that may not be written, one for several answers, and a run that nobody would see anything of."""
-        from dphist.engines import files_of
-        from dphist.files import formats
+def _run(outputs: Outputs, script: Script, ledger: str | None, dataset: str | None) -> None:
+    """Explain, check or run: charge, write, print."""
+    from dphist.ledger.heads import check_heads
 
-        if self.quiet and not (self.table or self.report or self.dry_run or self.as_json):
-            raise InvalidParameter("-o FILE or --report FILE with --quiet", "neither", "nobody would see the answer.")
-        for flag, path in (("-o", self.table), ("--report", self.report)):
-            if path is not None and statements > 1 and NUMBER not in str(path):
-                hint = f"for example {flag} {path.stem}-{NUMBER}{path.suffix}: each answer has its own."
-                raise InvalidParameter(f"{NUMBER} in {flag} for {statements} statements", str(path), hint)
-        read = files_of(*inputs)
-        for number in range(1, statements + 1):
-            formats.check_table(
-                _numbered(self.table, number), _numbered(self.report, number), inputs=read, overwrite=self.overwrite
-            )
-
-    def run(self, script: Script, ledger: str | None, dataset: str | None) -> None:
-        """Explain, check or run: charge, write, print."""
-        from dphist.ledger.heads import check_heads
-
-        talk = Talk(quiet=self.quiet or self.as_json)
-        if self.explain:
-            say(script.explain())
-        check_heads(ledger, dataset, (self.table, self.report))
-        if self.dry_run:
-            script.check()
-            self._print_plans(talk, script, dataset if ledger is not None else None)
-            return
-        if self.explain and self.table is None and self.report is None:
-            return
-        try:
-            found = script.run(progress=talk.phase, write=self._write)
-        except DphistError as problem:
-            answers.show_paid(problem)
-            raise
-        self._print(talk, found, ledger)
-
-    def _print_plans(self, talk: Talk, script: Script, dataset: str | None) -> None:
-        for job in script.jobs:
-            talk.line(f"{job.plan.describe(job.selection.unit)}\n")
-        fits = "" if dataset is None else f" It fits into what is left of {dataset!r}. Nothing was charged."
-        talk.line(f"Dry run: every SELECT is private, and the tables have their columns. No record was counted.{fits}")
-        if self.as_json:
-            print_json({"plans": [json.loads(job.plan.to_json()) for job in script.jobs]})
-
-    def _write(self, found: Sequence[Answer]) -> Path | None:
+    def write(found: Sequence[Answer]) -> Path | None:
         """Every file; the first one is what the ledger hears of."""
         for number, answer in enumerate(found, 1):
-            if (table := _numbered(self.table, number)) is not None:
-                answer.write(table, overwrite=self.overwrite, raw_csv=self.raw_csv)
-            if (report := _numbered(self.report, number)) is not None:
-                answer.report(report, overwrite=self.overwrite)
-        return _numbered(self.table or self.report, 1)
+            table, report = _numbered(outputs.output, number), _numbered(outputs.report, number)
+            replace(outputs, output=table, report=report).write(answer)
+        return _numbered(outputs.output or outputs.report, 1)
 
-    def _print(self, talk: Talk, found: Sequence[Answer], ledger: str | None) -> None:
-        if self.as_json:
-            print_json({"answers": [answers.as_data(one, rows=self.table is None) for one in found]})
-        if talk.quiet:
-            return
-        most = self.rows if self.rows is not None or self.table is None else ROWS
-        for number, answer in enumerate(found, 1):
-            if len(found) > 1:
-                talk.line(f"{chr(10) * (number > 1)}Statement {number} of {len(found)}")
-            answers.show(talk, answer, most)
-            for what, path in (("Table", self.table), ("Report", self.report)):
-                if path is not None:
-                    talk.line(f"{what} written to {printable(str(_numbered(path, number)))}")
-        talk.line(answers.spent(found, ledger))
+    talk = outputs.talk
+    if outputs.explain:
+        say(script.explain())
+    check_heads(ledger, dataset, (outputs.output, outputs.report))
+    if outputs.dry_run:
+        script.check()
+        for job in script.jobs:
+            talk.line(f"{job.plan.describe(job.selection.unit)}\n")
+        charged = ledger is not None and dataset is not None
+        fits = f" It fits into what is left of {dataset!r}. Nothing was charged." if charged else ""
+        talk.line(f"Dry run: every SELECT is private, and the tables have their columns. No record was counted.{fits}")
+        if outputs.as_json:
+            print_json({"plans": [json.loads(job.plan.to_json()) for job in script.jobs]})
+        return
+    if outputs.explain and outputs.unkept:
+        return
+    try:
+        found = script.run(progress=talk.phase, write=write)
+    except DphistError as problem:
+        answers.show_paid(problem)
+        raise
+    if outputs.as_json:
+        print_json({"answers": [answers.as_data(one, rows=outputs.output is None) for one in found]})
+    if not talk.quiet:
+        _print(talk, found, outputs, ledger)
+
+
+def _print(talk: Talk, found: Sequence[Answer], outputs: Outputs, ledger: str | None) -> None:
+    most = outputs.show if outputs.show is not None or outputs.output is None else ROWS
+    for number, answer in enumerate(found, 1):
+        if len(found) > 1:
+            talk.line(f"{chr(10) * (number > 1)}Statement {number} of {len(found)}")
+        answers.show(talk, answer, most)
+        for what, path in (("Table", outputs.output), ("Report", outputs.report)):
+            if path is not None:
+                talk.line(f"{what} written to {printable(str(_numbered(path, number)))}")
+    talk.line(answers.spent(found, ledger))
 
 
 def _numbered(path: Path | None, number: int) -> Path | None:
-    return None if path is None else Path(str(path).replace(NUMBER, str(number)))
+    return None if path is None else Path(str(path).replace(PLACE, str(number)))
 
 
 def read_query(query: str) -> tuple[str, str]:
@@ -263,8 +264,9 @@ def _check_shell(outputs: Outputs, budget: dict[str, float | None]) -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         hint = "without a terminal there is no shell; standard input is read with -."
         raise InvalidParameter("QUERY: a statement, a .sql file, or -", "none", hint)
-    for flag, given in outputs.run_options.items():
-        if given:
+    for one in OUTPUTS.options:  # the shell has use for the number of rows alone
+        if one.name != "show" and getattr(outputs, str(one.name)):
+            flag = one.opts[0]
             raise InvalidParameter(f"{flag} with a statement", "the shell", "leave it out, or write the statement.")
     for flag, value in budget.items():
         if value is not None:  # of which statement, or of all of them?
@@ -285,3 +287,91 @@ def _start_shell(
     history = shell.open_history(shell.history_file()) if keep else None
     say(shell.WELCOME)
     shell.Shell(connection, ledger=ledger, dataset=dataset, rows=ROWS if rows is None else rows, history=history).run()
+
+
+def tables_of(tables: Sequence[str], public: Sequence[str], reading: dict[str, Any]) -> dict[str, object]:
+    """Sources by name, the public ones marked, text files read as the options of text files say."""
+    import dphist
+
+    paths = _paths(tables)
+    marked = [text for text in public if text in paths]
+    for name, more in _paths([text for text in public if text not in paths], "--public", paths).items():
+        if name in paths:
+            hint = f"write --table {name}=PATH and --public {name}."
+            raise InvalidParameter(f"{name!r} from --table or from --public", "both", hint)
+        paths[name], marked = more, [*marked, name]
+    if not paths:
+        raise InvalidParameter("--table", "none", "name a table: --table events=events.parquet.")
+    sources = _sources(paths, reading)
+    return {name: dphist.public(source) if name in marked else source for name, source in sources.items()}
+
+
+def units_of(units: Sequence[str], tables: Sequence[str]) -> str | dict[str, str] | None:
+    """One text for all tables, or one for each that is named."""
+    found: dict[str, str] = {}
+    for text in units:
+        match = _NAMED.fullmatch(text)
+        if match is None:
+            if len(units) > 1:
+                hint = "write --unit TABLE=COLUMN for each table."
+                raise InvalidParameter("one --unit for all tables", f"{text!r} beside another", hint)
+            return text
+        table, unit = match[1], match[2]
+        if table not in tables:
+            hint = f"{did_you_mean(table, tables)}the tables are {', '.join(tables)}."
+            raise InvalidParameter("--unit TABLE=COLUMN of a table", repr(text), hint)
+        if table in found:
+            raise InvalidParameter(f"one --unit for {table!r}", "it more than once", "leave all but one of them out.")
+        if not unit:
+            raise InvalidParameter(f"a column of {table!r} behind --unit {table}=", "nothing")
+        found[table] = unit
+    return found or None
+
+
+def _paths(
+    texts: Sequence[str], flag: str = "--table", known: Sequence[str] | dict[str, Any] = ()
+) -> dict[str, list[str]]:
+    """Every name with its paths. A path that holds an equals sign behind a word begins with ./ or has a name."""
+    found: dict[str, list[str]] = {}
+    for text in texts:
+        match = _NAMED.fullmatch(text)
+        name, path = (match[1], match[2]) if match else (Path(text).name.partition(".")[0], text)
+        if not path:
+            raise InvalidParameter(f"{flag} NAME=PATH", repr(text), f"for example {flag} events=events.parquet.")
+        if flag == "--public" and match is None and Path(text).name == name:
+            hint = f"{did_you_mean(text, known)}add --table {name}=PATH, or write --public {name}=PATH."
+            raise InvalidParameter("--public with the name of a table", repr(text), hint)
+        if not re.search(r"\w", name) or set(name) & set("*?["):
+            hint = f"the path does not say what the table is called: {flag} events={text}"
+            raise InvalidParameter(f"{flag} NAME=PATH", repr(text), hint)
+        found.setdefault(name, []).append(path)
+    return found
+
+
+def _sources(paths: dict[str, list[str]], reading: dict[str, Any]) -> dict[str, object]:
+    """What is read of each: text files by the options, of which those of CSV files are not for JSON. Others by their names."""
+    given = [name for name, value in reading.items() if value != _NOT_SAID[name]]
+    ends = {name: "".join(Path(some[0]).suffixes).lower() for name, some in paths.items()}
+    text = [name for name, end in ends.items() if not end or any(one in end for one in _TEXT)]
+    if given and not text:
+        flag = {"types": "--type", "nulls": "--null", "no_header": "--no-header"}.get(given[0], f"--{given[0]}")
+        raise InvalidParameter(f"tables of text files with {flag}", "none", "leave it out.")
+    sources: dict[str, object] = {}
+    for name, some in paths.items():
+        own = {**reading, "types": _types_of(name, reading["types"] or (), paths)}
+        if any(one in ends[name] for one in _JSON):
+            own = {**_NOT_SAID, "types": own["types"]}
+        sources[name] = files_to_read(some, own if name in text else _NOT_SAID)
+    return sources
+
+
+def _types_of(table: str, types: Sequence[str], tables: dict[str, Any]) -> list[str]:
+    """Those of this table: amount=double is for every table of text files, events.amount=double for one."""
+    own = []
+    for text in types:
+        owner, dot, rest = text.partition(".")
+        if dot and owner in tables:
+            own += [rest] if owner == table else []
+        else:
+            own.append(text)
+    return own

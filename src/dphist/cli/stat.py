@@ -1,71 +1,86 @@
-"""`dphist stat`."""
+"""`dphist stat` and `dphist bounds`: numbers about one column."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
+
+import click
 
 import dphist
-from dphist.cli import options
-from dphist.cli.options import option
-from dphist.cli.output import Talk, at_most, paid, print_json, say
-from dphist.cli.reading import files_to_read, reads
+from dphist.cli.command import NUMBER, Option, Options, command, completed
+from dphist.cli.options import (
+    ACCOUNT,
+    COLUMN,
+    ENGINE,
+    OUTPUTS,
+    SOURCE,
+    EngineChoice,
+    Source,
+    asked,
+    declared,
+    optional,
+)
+from dphist.cli.output import Outputs, at_most, paid, print_json, say
 from dphist.columns import unit_of
 from dphist.errors import InvalidParameter
-from dphist.planning.choices import STATISTICS
-from dphist.planning.options import StatisticOptions
+from dphist.planning.choices import BOUNDS, STATISTICS
+from dphist.planning.options import PlanOptions, ReleaseOptions, StatisticOptions
 from dphist.words import exactly, percent, rounded_up
 
 if TYPE_CHECKING:
     from dphist.planning.statistics import StatisticPlan, TradeOff
 
+_OPTIONS = [
+    optional(one) if one.name == "epsilon" else one for one in declared(StatisticOptions)
+]  # its error says more
 
-@reads
-@options.spread(StatisticOptions, optional="epsilon")
-def command(
-    *,
-    statistic: Annotated[
-        str,
-        options.argument(
-            "STATISTIC",
-            f"One of {', '.join(STATISTICS)}. median is the lower one (rank ⌈n/2⌉), a quantile the value of rank ⌈p·n⌉,"
-            " std the population standard deviation.",
-            choices=STATISTICS,
-        ),
-    ],
-    reading: dict[str, Any],
-    source: options.SourceOrNone = None,
-    unit: options.UnitOrNone = None,
-    column: options.Column = None,
+
+@command(
+    click.Argument(
+        ["statistic"],
+        help=f"One of {', '.join(STATISTICS)}. median is the lower one (rank ⌈n/2⌉), a quantile the value of rank ⌈p·n⌉,"
+        " std the population standard deviation.",
+        shell_complete=completed(STATISTICS),
+    ),
+    *map(optional, declared(ReleaseOptions, "unit", "where")),
+    COLUMN,
+    Options("source", tuple(map(optional, SOURCE.options)), SOURCE.value),
+    asked(*_OPTIONS),
+    Option(
+        "--table",
+        "Print how many records are dropped for which epsilon, delta and n; read no record.",
+        "Output",
+        common=True,
+        is_flag=True,
+    ),
+    OUTPUTS.only("dry_run", "as_json"),
+    *ACCOUNT,
+    ENGINE.without("staging"),
+)
+def stat(
+    statistic: str,
+    source: Source,
+    unit: list[str],
+    where: str | None,
+    column: str | None,
     asked: dict[str, Any],
-    where: options.Where = None,
-    table: Annotated[
-        bool,
-        option(
-            "--table",
-            "Print how many records are dropped for which epsilon, delta and n; read no record.",
-            "Output",
-            common=True,
-        ),
-    ] = False,
-    dry_run: options.DryRun = False,
-    ledger: options.Ledger = None,
-    dataset: options.Dataset = None,
-    threads: options.Threads = None,
-    memory_limit: options.MemoryLimit = None,
-    temp_directory: options.TempDirectory = None,
-    engine: options.EngineName = "duckdb",
-    master: options.Master = None,
-    remote: options.Remote = None,
-    as_json: options.AsJson = False,
+    table: bool,
+    outputs: Outputs,
+    ledger: str | None,
+    dataset: str | None,
+    engine: EngineChoice,
 ) -> None:
     """One private number: state the error and the share of records that may be disregarded, get an answer with a promise.
 
-    Example: dphist stat max ages.parquet --column age --unit person --lower 0 --upper 120 --error 1 --drop 0.005 --epsilon 0.5
+    \b
+    Example:
+      dphist stat max ages.parquet --column age --unit person --lower 0 \\
+        --upper 120 --error 1 --drop 0.005 --epsilon 0.5
     """
     if "epsilon" not in asked:
         raise InvalidParameter("--epsilon", "none", "0.5 is a common choice for one number.")
-    if table or dry_run:
+    if table or outputs.dry_run:
         from dphist.planning.statistics import plan_statistic
 
         plan = plan_statistic(statistic, **asked)
@@ -74,40 +89,108 @@ def command(
         if table:
             facts |= {"bars": plan.bars, "trade_offs": [asdict(row) for row in _trade_offs(plan)]}
             words.append(_table(plan))
-        if dry_run:
+        if outputs.dry_run:
             promise, guarantee = plan.accuracy(), plan.privacy(unit_of(unit) if unit else None)
             facts |= {"promise": promise, "bounding": plan.bounding(), "guarantee": guarantee}
             words.append(f"Promise: {promise}\n{plan.bounding()}\nGuarantee: {guarantee}")
-        if as_json:
+        if outputs.as_json:
             print_json(facts)
         else:
             say("\n".join(words))
-        if dry_run:
+        if outputs.dry_run:
             plan.require_feasible()
         return
-    if not source or not unit:
+    if not source.paths or not unit:
         raise InvalidParameter("FILE and --unit COLUMN", "not both", "or --dry-run, which reads nothing.")
     from dphist.ledger.heads import check_heads
 
     check_heads(ledger, dataset, ())
-    talk = Talk(quiet=as_json)
+    talk = outputs.talk
     answer = dphist.stat(
         statistic,
-        files_to_read(source, reading),
+        source.files(),
         unit=unit,
         column=column,
         where=where,
         ledger=ledger,
         dataset=dataset,
-        engine=options.open_engine(engine, threads, memory_limit, temp_directory, master=master, remote=remote),
+        engine=engine.open(),
         progress=talk.phase,
         **asked,
     )
-    if as_json:
+    if outputs.as_json:
         print_json(answer.to_data())
         return
     talk.line(str(answer))
     talk.line(paid(at_most(answer.plan.epsilon, answer.plan.delta), ledger, answer.receipt))
+
+
+@command(
+    *declared(ReleaseOptions, "unit", "by", "where"),
+    *declared(PlanOptions, "epsilon"),
+    COLUMN,
+    SOURCE,
+    Option(
+        "--of",
+        "record: of one record of each unit; sum, mean: of a unit's in a group; rows, distinct: how many records or"
+        " values it has there.",
+        "What to publish",
+        choices=BOUNDS,
+        metavar="NAME",
+        default="record",
+    ),
+    Option("--lower", "A lower end that is known.", "What to publish", metavar="NUMBER", type=NUMBER),
+    Option("--upper", "An upper end that is known.", "What to publish", metavar="NUMBER", type=NUMBER),
+    Option(
+        "--outside",
+        "About the share of units that may be outside.",
+        "What to publish",
+        metavar="NUMBER",
+        type=NUMBER,
+        default=0.01,
+    ),
+    OUTPUTS.only("as_json"),
+    *ACCOUNT,
+    ENGINE.without("staging"),
+)
+def bounds(
+    source: Source,
+    epsilon: float,
+    outputs: Outputs,
+    ledger: str | None,
+    dataset: str | None,
+    engine: EngineChoice,
+    **asked: Any,
+) -> None:
+    """Private bounds of a column, for sums and means to come. Charged like a release.
+
+    --of sum, mean, rows and distinct need --by.
+
+    \b
+    Examples:
+      dphist bounds ages.parquet --unit person --column age --epsilon 0.1
+      dphist bounds events.parquet --unit user_id --of rows --by url \\
+        --epsilon 0.1
+    """
+    from dphist.ledger.heads import check_heads
+    from dphist.run.bounds import bounds as find
+
+    check_heads(ledger, dataset, ())
+    talk = outputs.talk
+    found = find(
+        source.files(),
+        epsilon=epsilon,
+        ledger=ledger,
+        dataset=dataset,
+        engine=engine.open(),
+        progress=talk.phase,
+        **asked,
+    )
+    if outputs.as_json:
+        print_json(found.to_data())
+        return
+    talk.line(str(found))
+    talk.line(paid(at_most(epsilon, 0.0), ledger, found.receipt))
 
 
 def _trade_offs(plan: StatisticPlan) -> list[TradeOff]:

@@ -1,4 +1,4 @@
-"""What is wrong with the words of a call, in our words: what is expected, what was given, what to do."""
+"""Errors of click in our words: what is expected, what was given, what to do."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import sys
 from difflib import get_close_matches
 from typing import Any, Final
 
-import typer
-from typer.core import TyperOption
+import click
 
-from dphist.cli.help import first_sentence
+from dphist.cli.command import first_sentence
 from dphist.planning.options import BudgetOptions, PlanOptions, ReleaseOptions, StatisticOptions, declarations
 
 _OTHERS: Final = {
@@ -22,78 +21,55 @@ _OTHERS: Final = {
 """Names that other tools have for an option of ours."""
 
 
-def usage(problem: typer.TyperException) -> str:
-    """The message of an error of typer; a call without words shows the help."""
-    context: Any = getattr(problem, "ctx", None)
-    message = problem.format_message()
-    if message.startswith("Usage:"):
-        return message
-    path = "dphist" if context is None else context.command_path
-    told = _told(problem, context, path)
-    return message if told is None else f"Expected {told[0]}, got {told[1]}. Hint: {told[2]}"
+def usage(problem: click.ClickException) -> str:
+    """The message of an error of click; a call without words shows the help."""
+    if isinstance(problem, click.exceptions.NoArgsIsHelpError):
+        return problem.format_message()
+    expected, got, hint = _told(problem)
+    return f"Expected {expected}, got {got}. Hint: {hint}"
 
 
-def _told(problem: Any, context: Any, path: str) -> tuple[str, str, str] | None:
+def _told(problem: Any) -> tuple[str, str, str]:
     """What was expected, what came, and what to do."""
-    kind, help_ = type(problem).__name__, f"{path} --help shows the options"
-    if kind == "NoSuchOption":
-        return f"an option of {path}", problem.option_name, f"{_near_option(problem.option_name, context)}{help_}."
-    parameter = getattr(problem, "param", None)
-    if kind == "MissingParameter" and parameter is not None:
-        words = first_sentence(parameter.help or "").strip().rstrip(".")
-        words = f"it is {words[:1].lower()}{words[1:]}" if words.startswith(("A ", "The ")) else words
-        return _shown(parameter), "none", f"{words}; {help_}."
-    if kind == "BadParameter" and parameter is not None:
-        wanted, given = _refused(problem)
-        return f"{wanted} for {_shown(parameter).split()[0]}", given, _advice(given, wanted, help_)
-    if kind == "BadOptionUsage":
-        flag = problem.option_name
-        if "requires" in problem.message:
-            return f"a value behind {flag}", "none", f"write one, as in {flag} {_example(flag, context)}; {help_}."
-        return f"{flag} without a value", "one", f"it is on or off: write {flag} alone, or leave it out."
-    if "unexpected extra argument" in problem.format_message():
-        words = problem.format_message().partition("(")[2].partition("(")[2].rstrip(")")
-        return (
-            f"no further words for {path}",
-            words,
-            f"options begin with two dashes, texts with blanks need quotes; {help_}.",
-        )
-    return None
-
-
-def _shown(parameter: Any) -> str:
-    flag = max(parameter.opts, key=len) if isinstance(parameter, TyperOption) else ""
-    return f"{flag} {parameter.metavar or ''}".strip() if flag else str(parameter.metavar or parameter.name).upper()
-
-
-def _refused(problem: Any) -> tuple[str, str]:
-    """What an option wants and what it got, from the error that typer wraps."""
-    (first, *_) = problem.__cause__.errors() if hasattr(problem.__cause__, "errors") else [{"type": "", "input": ""}]
-    wanted = {"float": "a number", "int": "a whole number"}.get(first["type"].partition("_")[0], "another value")
-    return wanted, repr(first["input"])
-
-
-def _advice(given: str, wanted: str, help_: str) -> str:
-    text = given.strip("'")
-    if "number" in wanted and text.count(",") == 1 and text.replace(",", "").isdigit():
-        return f"write a point: {text.replace(',', '.')}."
-    if "number" in wanted and text.endswith("%"):
-        return "write a share, such as 0.05 for 5 %."
-    if wanted == "a number":
-        return "write it in digits, such as 0.5 or 1e-8."
+    context: click.Context | None = getattr(problem, "ctx", None)
+    path = "dphist" if context is None else context.command_path
+    parameters = [] if context is None else context.command.params
+    help_ = f"{path} --help shows the options"
+    match problem:
+        case click.NoSuchOption():
+            return (
+                f"an option of {path}",
+                problem.option_name,
+                f"{_near_option(problem.option_name, parameters)}{help_}.",
+            )
+        case click.exceptions.NoSuchCommand():
+            names = (
+                context.command.list_commands(context) if context and isinstance(context.command, click.Group) else []
+            )
+            near = "".join(f"did you mean {name}? " for name in get_close_matches(problem.command_name, names, 1))
+            return f"a command of {path}", repr(problem.command_name), f"{near}{path} --help lists them."
+        case click.MissingParameter(param=click.Parameter() as parameter):
+            words = first_sentence(getattr(parameter, "help", None) or "").strip().rstrip(".")
+            words = f"it is {words[:1].lower()}{words[1:]}" if words.startswith(("A ", "The ")) else words
+            flag = max(parameter.opts, key=len)
+            shown = f"{flag} {parameter.metavar}" if isinstance(parameter, click.Option) else flag.upper()
+            return shown, "none", f"{words}; {help_}."
+        case click.BadOptionUsage(option_name=flag) if "requires" in problem.message:
+            example = next((one.metavar for one in parameters if flag in one.opts and one.metavar), "VALUE")
+            return f"a value behind {flag}", "none", f"write one, as in {flag} {example}; {help_}."
+        case click.BadOptionUsage(option_name=flag):
+            return f"{flag} without a value", "one", f"it is on or off: write {flag} alone, or leave it out."
+    words = problem.format_message().partition("(")[2].rstrip(").")
     return (
-        "leave the fraction out, as in 10." if text.replace(".", "", 1).isdigit() else "write it in digits, such as 10."
+        f"no further words for {path}",
+        words or problem.format_message(),
+        f"options begin with two dashes, texts with blanks need quotes; {help_}.",
     )
 
 
-def _example(flag: str, context: Any) -> str:
-    parameters = [] if context is None else context.command.params
-    return next((str(one.metavar) for one in parameters if flag in one.opts and one.metavar), "VALUE")
-
-
-def _near_option(name: str, context: Any) -> str:
+def _near_option(name: str, parameters: list[click.Parameter]) -> str:
     """The option that may be meant: another tool's name for it, one dash too few, or a typing error."""
-    flags = [flag for one in context.command.params for flag in (*one.opts, *one.secondary_opts)]
+    flags = [flag for one in parameters for flag in (*one.opts, *one.secondary_opts)]
     whole = next((word for word in sys.argv[1:] if word.startswith(name) and f"-{word}" in flags), None)
     close = [f"-{whole}"] if whole else [_OTHERS[name]] if _OTHERS.get(name) in flags else []
     close = close or [flag for flag in get_close_matches(name, flags, n=1, cutoff=0.7) if flag != name]

@@ -1,0 +1,260 @@
+"""Commands on click: options in panels, examples first, each option at most once, and options that reach a command in groups.
+
+click reads the words of a call, lays out the help and completes words. Here is only what it has no setting for.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Literal, get_args
+
+import click
+from click.core import ParameterSource
+
+from dphist.cli.output import say
+from dphist.errors import InvalidParameter
+from dphist.planning.options import Panel
+
+HELP: Final = "Help"
+PANELS: Final = (*get_args(Panel), HELP)
+MOST_OPTIONS: Final = 28
+"""`--help` shows so many options; of more it shows the common ones, and `--help-all` shows the others."""
+
+_ALL: Final = "dphist.cli: whether help shows all options"
+_SETTINGS: Final = {"max_content_width": 100, "show_default": True}
+
+FILE: Final = click.Path(path_type=Path, readable=False)
+
+
+class _Number(click.ParamType[float]):
+    """A number, or an error that says how to write one."""
+
+    name = "number"
+    read: Callable[[str], float] = float
+    hint = "write it in digits, such as 0.5 or 1e-8."
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """What was written, as Python has it."""
+        try:
+            return type(self).read(value)
+        except ValueError:
+            flag = max(param.opts, key=len) if param else self.name
+            raise InvalidParameter(f"a {self.name} for {flag}", repr(value), self._advice(value)) from None
+
+    def _advice(self, text: str) -> str:
+        if text.count(",") == 1 and text.replace(",", "").isdigit():
+            return f"write a point: {text.replace(',', '.')}."
+        return "write a share, such as 0.05 for 5 %." if text.endswith("%") else self.hint
+
+
+class _Whole(_Number):
+    """A whole number."""
+
+    name = "whole number"
+    read = int
+
+    def _advice(self, text: str) -> str:
+        fraction = text.replace(".", "", 1).isdigit()
+        return "leave the fraction out, as in 10." if fraction else super()._advice(text)
+
+    hint = "write it in digits, such as 10."
+
+
+NUMBER: Final = _Number()
+WHOLE: Final = _Whole()
+
+
+class Option(click.Option):
+    """An option: its flags, after another name in Python if it has one; its help, the panel, and the words that it takes.
+
+    common: whether `--help` shows it among many others.
+    """
+
+    def __init__(
+        self,
+        flags: str,
+        help: str,  # noqa: A002 - click's name
+        panel: Panel | Literal["Help"] = "Advanced",
+        *,
+        common: bool = False,
+        choices: Sequence[str] = (),
+        **settings: Any,
+    ) -> None:
+        self.panel = panel
+        listed = any(re.search(rf"\b{word}\b", help) is None for word in choices)
+        words = f"{help} One of {', '.join(choices)}." if listed else help
+        if choices:
+            settings["shell_complete"] = completed(choices)
+        super().__init__(flags.split(), help=words, show_envvar=True, **settings)
+        self.common = common or self.required
+
+
+def completed(words: Iterable[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """What a shell offers for a word that has begun."""
+    return lambda context, parameter, begun: [word for word in words if word.startswith(begun)]
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Options that are declared once and reach a command as one value.
+
+    name: the parameter of the command. value: makes that parameter from the values by name. named: only from those that a
+    call names.
+    """
+
+    name: str
+    options: tuple[Option | click.Argument, ...]
+    value: Callable[..., Any] = dict
+    named: bool = False
+
+    def only(self, *names: str) -> Options:
+        """These options alone; the others have no value."""
+        return replace(self, options=tuple(one for one in self.options if one.name in names))
+
+    def without(self, *names: str) -> Options:
+        """All options but these."""
+        return replace(self, options=tuple(one for one in self.options if one.name not in names))
+
+    def take(self, context: click.Context, given: dict[str, Any]) -> Any:
+        """Their value, taken from those of all options."""
+        values = {str(one.name): given.pop(str(one.name)) for one in self.options}
+        if self.named:
+            named = (name for name in values if context.get_parameter_source(name) is ParameterSource.COMMANDLINE)
+            values = {name: values[name] for name in named}
+        return self.value(**values)
+
+
+class Command(click.Command):
+    """A command, whose options are in panels and may be given once; only options that add up may be repeated."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the words of a call; of two values of one option one would be ignored, and nobody would be told."""
+        if not ctx.resilient_parsing:
+            try:
+                _, _, given = self.make_parser(ctx).parse_args(list(args))
+            except click.UsageError as problem:
+                problem.ctx = problem.ctx or ctx  # some errors do not say of which command they are
+                raise
+            _check_once([one for one in given if isinstance(one, click.Option)])
+        return super().parse_args(ctx, args)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the panels."""
+        options = [one for one in self.params if isinstance(one, Option)]
+        everything = ctx.meta.get(_ALL, False) or len(options) <= MOST_OPTIONS
+        shown = [one for one in options if everything or one.common]
+        rows: dict[str, tuple[str, str] | None] = {one.name: one.get_help_record(ctx) for one in shown}
+        if hidden := len(options) - len(shown):
+            rows["help_all"] = ("--help-all", f"Show all options: {hidden} more.")
+        for panel in PANELS:
+            _write_panel(formatter, panel, [rows[one.name] for one in shown if one.panel == panel])
+
+
+class Group(click.Group):
+    """Some commands under a name."""
+
+    def __init__(self, name: str, help: str, *options: click.Parameter) -> None:  # noqa: A002
+        super().__init__(
+            name,
+            params=[*options, *_help_options()],
+            help=help,
+            add_help_option=False,
+            no_args_is_help=True,
+            context_settings=_SETTINGS,
+        )
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Their names, in the order in which they are declared."""
+        return list(self.commands)
+
+    def panels(self) -> dict[str, list[tuple[str, str]]]:
+        """The commands for the help, with a sentence each."""
+        return {"Commands": [(name, first_sentence(one.help or "")) for name, one in self.commands.items()]}
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the panels: commands, and the options of the group."""
+        for panel, commands in self.panels().items():
+            _write_panel(formatter, panel, commands)
+        _write_panel(formatter, HELP, [one.get_help_record(ctx) for one in self.params])
+
+
+Part = Option | click.Argument | Options | Iterable[Option | click.Argument]
+
+
+def command(*parts: Part, group: Group | None = None, name: str = "") -> Callable[[Callable[..., None]], Command]:
+    """Make a function a command that takes these options and groups of options."""
+    groups = [part for part in parts if isinstance(part, Options)]
+
+    def build(function: Callable[..., None]) -> Command:
+        def run(**given: Any) -> None:
+            values = {key: list(value) if isinstance(value, tuple) else value for key, value in given.items()}
+            context = click.get_current_context()
+            taken = {one.name: one.take(context, values) for one in groups}
+            function(**values, **taken)
+
+        built = Command(
+            name or function.__name__,
+            params=[*_parameters(parts), *_help_options()],
+            callback=run,
+            help=function.__doc__,
+            add_help_option=False,
+            context_settings=_SETTINGS,
+        )
+        if group is not None:
+            group.add_command(built)
+        return built
+
+    return build
+
+
+def _parameters(parts: Iterable[Part]) -> Iterator[click.Parameter]:
+    for part in parts:
+        if isinstance(part, Options):
+            yield from part.options
+        elif isinstance(part, click.Parameter):
+            yield part
+        else:
+            yield from part
+
+
+def first_sentence(text: str) -> str:
+    """The sentence of a help that a list shows.
+
+    >>> first_sentence("Begin a stream. Touches no data.")
+    'Begin a stream.'
+    """
+    return re.split(r"(?<=[.!?])\s", " ".join(text.split()), maxsplit=1)[0]
+
+
+def _write_panel(formatter: click.HelpFormatter, name: str, rows: Sequence[tuple[str, str] | None]) -> None:
+    if rows:
+        with formatter.section(name):
+            formatter.write_dl([row for row in rows if row is not None], col_max=25)
+
+
+def _help_options() -> tuple[Option, Option]:
+    once: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False, "callback": _show_help}
+    return (
+        Option("-h --help", "Show this help.", HELP, common=True, **once),
+        Option("--help-all", "Show all options.", HELP, common=True, **once),
+    )
+
+
+def _show_help(context: click.Context, option: click.Parameter, wanted: bool) -> None:
+    if wanted and not context.resilient_parsing:
+        context.meta[_ALL] = option.name == "help_all"
+        say(context.get_help())
+        context.exit()
+
+
+def _check_once(given: Sequence[click.Option]) -> None:
+    seen = set()
+    for one in given:
+        holds_one = not one.multiple and (not one.is_flag or bool(one.secondary_opts))
+        if holds_one and one.name in seen:
+            flags = "/".join((*one.opts[-1:], *one.secondary_opts[-1:]))
+            raise InvalidParameter(f"{flags} once", "it more than once", "leave all but one of them out.")
+        seen.add(one.name)
