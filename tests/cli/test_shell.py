@@ -26,8 +26,8 @@ from prompt_toolkit.output import DummyOutput
 
 import dphist as dp
 from dphist.cli.shell import Shell, history_file, is_done, open_history
-from dphist.cli.suggestions import Suggestions
 from dphist.ledger import DataSet, Ledger
+from dphist.sql.suggestions import Suggestions
 
 PEOPLE = 600
 COUNT = (

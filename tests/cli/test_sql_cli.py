@@ -29,7 +29,7 @@ SHARED = (
 )
 EVENTS = ["--table", "events.parquet", "--unit", "user"]
 LEDGER = ["--ledger", "ledger.db", "--dataset", "people"]
-NOT_READ: dict[str, Any] = {"delimiter": None, "encoding": "utf-8", "types": None, "nulls": None, "no_header": None}
+NOT_READ: dict[str, Any] = {"delimiter": None, "encoding": "utf-8", "types": [], "nulls": [], "no_header": None}
 
 
 def paths(found: dict[str, Any]) -> dict[str, tuple[str, ...]]:

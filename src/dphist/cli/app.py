@@ -32,9 +32,7 @@ _COMPLETE: Final = "_DPHIST_COMPLETE"
 """The environment variable in which a shell says what it wants completed."""
 
 COMMANDS: Final = {
-    "Start": {
-        "demo": ("demo:demo", "A private table of made-up data, beside the truth."),
-    },
+    "Start": {"demo": ("demo:demo", "A private table of made-up data, beside the truth.")},
     "Publish": {
         "release": ("release:release", "Counts, sums and more per group, safe to publish."),
         "sql": ("sql:sql", "The same in SQL, as in BigQuery; without a statement a shell."),
@@ -129,7 +127,7 @@ def _completion(shell: str) -> ShellComplete:
 
 
 def _flag(flag: str, words: str, callback: Any) -> Option:
-    return Option(flag, words, HELP, is_flag=True, is_eager=True, expose_value=False, callback=callback)
+    return Option(flag, words, HELP, is_eager=True, expose_value=False, callback=callback)
 
 
 app = _Application(

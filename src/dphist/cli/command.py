@@ -70,7 +70,7 @@ WHOLE: Final = _Whole()
 class Option(click.Option):
     """An option: its flags, after another name in Python if it has one; its help, the panel, and the words that it takes.
 
-    common: whether `--help` shows it among many others.
+    One without a metavar, a type and words takes no value. common: whether `--help` shows it among many others.
     """
 
     def __init__(
@@ -84,6 +84,11 @@ class Option(click.Option):
         **settings: Any,
     ) -> None:
         self.panel = panel
+        metavars: dict[Any, str] = {NUMBER: "NUMBER", WHOLE: "NUMBER", FILE: "FILE"}
+        kind = "NAME" if choices else metavars.get(settings.get("type"))
+        settings.setdefault("metavar", kind)
+        if settings["metavar"] is None:  # is_flag=False would let click take an option without its value
+            settings["is_flag"] = True
         listed = any(re.search(rf"\b{word}\b", help) is None for word in choices)
         words = f"{help} One of {', '.join(choices)}." if listed else help
         if choices:
@@ -236,7 +241,7 @@ def _write_panel(formatter: click.HelpFormatter, name: str, rows: Sequence[tuple
 
 
 def _help_options() -> tuple[Option, Option]:
-    once: dict[str, Any] = {"is_flag": True, "is_eager": True, "expose_value": False, "callback": _show_help}
+    once: dict[str, Any] = {"is_eager": True, "expose_value": False, "callback": _show_help}
     return (
         Option("-h --help", "Show this help.", HELP, common=True, **once),
         Option("--help-all", "Show all options.", HELP, common=True, **once),

@@ -37,7 +37,7 @@ Now in that folder, for example:
         type=FILE,
     ),
     OUTPUTS.only("report", "overwrite"),
-    Option("--no-open", "Do not open the report in a browser.", "Output", is_flag=True),
+    Option("--no-open", "Do not open the report in a browser.", "Output"),
 )
 def demo(data: Path | None, outputs: Outputs, no_open: bool) -> None:
     """Release a table that is made up, show it beside the truth and open the report. Needs no data and no network.

@@ -56,13 +56,7 @@ def _to_read(opened: Ledger, dataset: str | None) -> str:
     *declared(PlanOptions, "epsilon", "delta"),
     *_UNIT,
     *ACCOUNT,
-    Option(
-        "--accountant",
-        "How spends add up: basic, gdp or zcdp. It never changes.",
-        "Privacy",
-        choices=ACCOUNTANTS,
-        metavar="NAME",
-    ),
+    Option("--accountant", "How spends add up: basic, gdp or zcdp. It never changes.", "Privacy", choices=ACCOUNTANTS),
     _number("--expect-releases", "How many releases you expect: recommends an accountant.", type=WHOLE),
     protects(default="unit"),
     _number("--delta-share", "gdp, zcdp: the part of delta kept for thresholds.", default=0.5),
@@ -191,7 +185,6 @@ def _spent(entry: Entry) -> str:
         "--against",
         "A released file, or a folder with nothing else: each must be intact, and paid for by this ledger. Repeatable.",
         "Privacy",
-        metavar="FILE",
         type=FILE,
         multiple=True,
     ),
@@ -241,14 +234,7 @@ def verify(ledger: str | None, dataset: str | None, head: str | None, against: l
 
 @command(
     *ACCOUNT,
-    Option(
-        "output -o --output",
-        "Where to write the JSON; else printed.",
-        "Output",
-        common=True,
-        metavar="FILE",
-        type=FILE,
-    ),
+    Option("output -o --output", "Where to write the JSON; else printed.", "Output", common=True, type=FILE),
     OUTPUTS.only("overwrite", "quiet"),
     group=ledger,
 )

@@ -33,7 +33,7 @@ _ENDED_EARLY = "\nThe list ended early: no other group was clearly larger than t
 
 
 def _number(flag: str, words: str, **settings: Any) -> Option:
-    return Option(flag, words, "Privacy", metavar="NUMBER", type=WHOLE, **settings)
+    return Option(flag, words, "Privacy", type=WHOLE, **settings)
 
 
 @command(
@@ -48,16 +48,10 @@ def _number(flag: str, words: str, **settings: Any) -> Option:
         "What to publish",
         common=True,
         choices=METHODS,
-        metavar="NAME",
         default="correlated",
     ),
     _number("--max-groups", "The most groups of one unit; from-top only.", common=True),
-    Option(
-        "--shortlist",
-        "ranked: how many of the largest groups may be chosen (10 k).",
-        metavar="NUMBER",
-        type=WHOLE,
-    ),
+    Option("--shortlist", "ranked: how many of the largest groups may be chosen (10 k).", type=WHOLE),
     OUTPUTS.without("explain"),
     *ACCOUNT,
     ENGINE.without("staging"),
@@ -88,7 +82,7 @@ def top_k(
     from dphist.ledger.heads import check_heads
 
     plan = dphist.plan_top_k(**request)
-    formats.check_table(outputs.output, outputs.report, inputs=files_of(source.paths), overwrite=outputs.overwrite)
+    formats.check_table(outputs.output, outputs.report, inputs=files_of(source.source), overwrite=outputs.overwrite)
     if outputs.dry_run:
         if outputs.as_json:
             told = {name: request[name] for name in ("epsilon", "delta", "method", "k")}
@@ -145,13 +139,7 @@ session = Group("session", "Ranked lists from one budget, each paying only for w
     *_BUDGET,
     _number("--results", "The most results of all queries together.", required=True),
     _number("--queries", "The most queries.", required=True),
-    Option(
-        "--shortlist",
-        "How many of the largest groups a query may choose from.",
-        metavar="NUMBER",
-        type=WHOLE,
-        default=1000,
-    ),
+    Option("--shortlist", "How many of the largest groups a query may choose from.", type=WHOLE, default=1000),
     *ACCOUNT,
     OUTPUTS.only("quiet", "as_json"),
     group=session,
@@ -267,11 +255,7 @@ def start_stream(folder: Path, outputs: Outputs, **request: Any) -> None:
     _STREAM,
     SOURCE,
     Option(
-        "--batch",
-        "A name for the batch, such as its date; each counts once.",
-        "Data",
-        metavar="NAME",
-        required=True,
+        "--batch", "A name for the batch, such as its date; each counts once.", "Data", metavar="NAME", required=True
     ),
     _WRITTEN,
     LEDGER,
@@ -287,18 +271,17 @@ def add(folder: Path, source: Source, batch: str, outputs: Outputs, ledger: str 
     Example:
       dphist continual add stream monday.parquet --batch 2026-01-05
     """
-    _check(outputs, folder, source.paths)
+    _check(outputs, folder, source.source)
     opened, records = engine.open(), source.files()
     _publish(
-        dphist.Continual(folder).add(records, batch, engine=opened, ledger=ledger, progress=outputs.talk.phase),
-        outputs,
+        dphist.Continual(folder).add(records, batch, engine=opened, ledger=ledger, progress=outputs.talk.phase), outputs
     )
 
 
 @command(
     _STREAM,
     _WRITTEN,
-    Option("--batches", "Print the names of the batches that are in.", "Output", common=True, is_flag=True),
+    Option("--batches", "Print the names of the batches that are in.", "Output", common=True),
     group=continual,
     name="show",
 )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, get_args, get_origin
 
 import click
 
@@ -34,10 +35,12 @@ def _option(name: str, one: Declaration) -> Option:
     said = one.option
     kind = said.text or one.type
     kinds = {kind, *get_args(kind)} - {NoneType}
-    shape: dict[str, Any] = {"type": NUMBER if float in kinds else WHOLE if int in kinds else str}
-    if kind is bool:
-        shape = {"is_flag": True}
-    elif any(get_origin(part) is list for part in kinds):
+    shape: dict[str, Any] = (
+        {} if kind is bool else {"type": NUMBER if float in kinds else WHOLE if int in kinds else str}
+    )
+    if said.metavar:
+        shape["metavar"] = said.metavar
+    if any(get_origin(part) is list for part in kinds):
         shape["multiple"] = True
     if one.required:
         shape["required"] = True
@@ -49,7 +52,6 @@ def _option(name: str, one: Declaration) -> Option:
         said.panel,
         common=said.common,
         choices=one.choices,
-        metavar=said.metavar or ("NAME" if one.choices else "NUMBER"),
         **shape,
     )
 
@@ -66,16 +68,10 @@ def asked(*options: Option) -> Options:
     return Options("asked", options, named=True)
 
 
-_COMMON: Final[dict[str, Any]] = {"common": True}
-_FLAG: Final[dict[str, Any]] = {"is_flag": True}
-_SEVERAL: Final[dict[str, Any]] = {"multiple": True}
-
-SAVED_PLAN: Final = Option(
-    "--plan", "A plan that `dphist plan --save` wrote.", "Privacy", metavar="FILE", type=FILE, **_COMMON
-)
-COLUMN: Final = Option("--column", "The column to look at.", "Data", metavar="COLUMN", **_COMMON)
-PLOT: Final = Option("--plot", "Write a picture (.png, .svg, .pdf).", "Output", metavar="FILE", type=FILE, **_COMMON)
-K: Final = Option("--k", "The most groups to return.", "What to publish", metavar="NUMBER", type=WHOLE, required=True)
+SAVED_PLAN: Final = Option("--plan", "A plan that `dphist plan --save` wrote.", "Privacy", type=FILE, common=True)
+COLUMN: Final = Option("--column", "The column to look at.", "Data", metavar="COLUMN", common=True)
+PLOT: Final = Option("--plot", "Write a picture (.png, .svg, .pdf).", "Output", type=FILE, common=True)
+K: Final = Option("--k", "The most groups to return.", "What to publish", type=WHOLE, required=True)
 
 LEDGER: Final = Option(
     "--ledger",
@@ -83,10 +79,10 @@ LEDGER: Final = Option(
     "Privacy",
     envvar="DPHIST_LEDGER",
     metavar="ADDRESS",
-    **_COMMON,
+    common=True,
 )
 DATASET: Final = Option(
-    "--dataset", "The data set in the ledger.", "Privacy", envvar="DPHIST_DATASET", metavar="NAME", **_COMMON
+    "--dataset", "The data set in the ledger.", "Privacy", envvar="DPHIST_DATASET", metavar="NAME", common=True
 )
 ACCOUNT: Final = (LEDGER, DATASET)
 HEAD: Final = Option(
@@ -101,8 +97,7 @@ def protects(**settings: Any) -> Option:
         "What may be added or removed. unit: all records of one unit; event: its records in one round.",
         "Privacy",
         choices=PROTECTS,
-        metavar="NAME",
-        **_COMMON,
+        common=True,
         **settings,
     )
 
@@ -113,39 +108,56 @@ READING: Final = (
         "CSV: what separates the columns, such as ';' or tab (default: a comma, a tab in .tsv files).",
         "Data",
         metavar="SIGN",
-        **_COMMON,
+        common=True,
     ),
-    Option("--encoding", "CSV: how letters are written.", "Data", choices=ENCODINGS, metavar="NAME", default="utf-8"),
+    Option("--encoding", "CSV: how letters are written.", "Data", choices=ENCODINGS, default="utf-8"),
     Option(
         "types --type",
         "CSV and JSON: the type of a column, as amount=double; else it is text. A value that does not fit is null. JSON"
         " needs one for each column. Repeatable.",
         "Data",
         metavar="COLUMN=TYPE",
-        **_SEVERAL,
-        **_COMMON,
+        multiple=True,
+        common=True,
     ),
     Option(
         "nulls --null",
         "CSV: a text that means no value, as an empty field does. Repeatable.",
         "Data",
         metavar="TEXT",
-        **_SEVERAL,
+        multiple=True,
     ),
     Option("--no-header", "CSV files without a header: the names of all columns, as a,b,c.", "Data", metavar="NAMES"),
 )
 """How text files are read: the same for every command that reads records."""
 
 
-class Source(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Source:
     """The files of a call, and how they are read."""
 
-    paths: list[str]
-    reading: dict[str, Any]
+    source: list[str]
+    delimiter: str | None
+    encoding: str
+    types: list[str]
+    nulls: list[str]
+    no_header: str | None
 
     def files(self) -> Files:
         """As an engine takes them."""
-        return files_to_read(self.paths, self.reading)
+        from dphist.engines.source import Files
+
+        types = dict(map(_type, self.types))
+        if len(types) < len(self.types):
+            raise InvalidParameter("one --type for each column", "two for one of them")
+        return Files(
+            tuple(self.source),
+            delimiter=self.delimiter,
+            encoding=self.encoding,
+            types=types,
+            nulls=self.nulls,
+            header=True if self.no_header is None else self.no_header.split(","),
+        )
 
 
 SOURCE: Final = Options(
@@ -160,26 +172,8 @@ SOURCE: Final = Options(
         ),
         *READING,
     ),
-    lambda source, **reading: Source(source, reading),
+    Source,
 )
-
-
-def files_to_read(paths: Sequence[str], reading: dict[str, Any]) -> Files:
-    """Files, and how they are read."""
-    from dphist.engines.source import Files
-
-    names = reading["no_header"]
-    types = dict(map(_type, reading["types"] or ()))
-    if len(types) < len(reading["types"] or ()):
-        raise InvalidParameter("one --type for each column", "two for one of them")
-    return Files(
-        tuple(paths),
-        delimiter=reading["delimiter"],
-        encoding=reading["encoding"],
-        types=types,
-        nulls=reading["nulls"] or (),
-        header=True if names is None else names.split(","),
-    )
 
 
 def _type(text: str) -> tuple[str, str]:
@@ -213,7 +207,7 @@ class EngineChoice:
 ENGINE: Final = Options(
     "engine",
     (
-        Option("--threads", "Threads of the engine.", "Engine", metavar="NUMBER", type=WHOLE),
+        Option("--threads", "Threads of the engine.", "Engine", type=WHOLE),
         Option("--memory-limit", "Memory of the process, e.g. 4GB; the rest is spilled.", "Engine", metavar="SIZE"),
         Option("--temp-directory", "Where to spill what does not fit.", "Engine", metavar="DIRECTORY", type=FILE),
         Option(
@@ -221,15 +215,11 @@ ENGINE: Final = Options(
             "duckdb: on this machine; spark: on a cluster.",
             "Engine",
             choices=sorted(FOLDERS),
-            metavar="NAME",
             default="duckdb",
-            **_COMMON,
+            common=True,
         ),
         Option(
-            "--master",
-            "Spark's master, for example local[4] or yarn (default: local[*]).",
-            "Engine",
-            metavar="ADDRESS",
+            "--master", "Spark's master, for example local[4] or yarn (default: local[*]).", "Engine", metavar="ADDRESS"
         ),
         Option("--remote", "A Spark Connect server, for example sc://host:15002.", "Engine", metavar="ADDRESS"),
         Option(
@@ -250,72 +240,39 @@ OUTPUTS: Final = Options(
             "output -o --output",
             "Write the table: .parquet, .csv, .json; on Spark a folder.",
             "Output",
-            metavar="FILE",
             type=FILE,
-            **_COMMON,
+            common=True,
         ),
+        Option("--report", "Write a report (.html), or its summary (.md, .txt).", "Output", type=FILE, common=True),
+        Option("--overwrite", "Replace outputs that exist; never the source or a ledger.", "Output", common=True),
         Option(
-            "--report",
-            "Write a report (.html), or its summary (.md, .txt).",
-            "Output",
-            metavar="FILE",
-            type=FILE,
-            **_COMMON,
+            "--raw-csv", "CSV: write texts as they are, also those that a spreadsheet would run as formulas.", "Output"
         ),
-        Option(
-            "--overwrite",
-            "Replace outputs that exist; never the source or a ledger.",
-            "Output",
-            **_FLAG,
-            **_COMMON,
-        ),
-        Option(
-            "--raw-csv",
-            "CSV: write texts as they are, also those that a spreadsheet would run as formulas.",
-            "Output",
-            **_FLAG,
-        ),
-        Option("--explain", "Print the SQL, the plan and why each step is private.", "Output", **_FLAG),
-        Option(
-            "--dry-run",
-            "Check what can be checked; count nothing.",
-            "Output",
-            **_FLAG,
-            **_COMMON,
-        ),
-        Option("--quiet", "Print nothing but errors.", "Output", **_FLAG, **_COMMON),
-        Option("as_json --json", "Print one JSON object.", "Output", **_FLAG, **_COMMON),
-        Option(
-            "--show",
-            "How many rows of the result to print.",
-            "Output",
-            metavar="NUMBER",
-            type=WHOLE,
-            **_COMMON,
-        ),
+        Option("--explain", "Print the SQL, the plan and why each step is private.", "Output"),
+        Option("--dry-run", "Check what can be checked; count nothing.", "Output", common=True),
+        Option("--quiet", "Print nothing but errors.", "Output", common=True),
+        Option("as_json --json", "Print one JSON object.", "Output", common=True),
+        Option("--show", "How many rows of the result to print.", "Output", type=WHOLE, common=True),
     ),
     Outputs,
 )
 
 
 def parse(asked: dict[str, Any]) -> dict[str, Any]:
-    """What `spread` gives a command, with texts as Python takes them."""
+    """What a call asks for, with texts as Python takes them."""
     readers: dict[str, Callable[[Any], Any]] = {
-        "sums": lambda texts: _each_once("--sum", [_bounds(text, "--sum") for text in texts]),
-        "means": lambda texts: _each_once("--mean", [_bounds(text, "--mean") for text in texts]),
-        "variances": lambda texts: _each_once("--variance", [_bounds(text, "--variance") for text in texts]),
-        "stds": lambda texts: _each_once("--std", [_bounds(text, "--std") for text in texts]),
         "quantiles": _quantiles,
-        "medians": lambda texts: _each_once("--median", [_bounds(text, "--median") for text in texts]),
-        "weights": lambda texts: _each_once("--weight", list(map(_weight, texts))),
+        "weights": lambda texts: _each_once("--weight", map(_weight, texts)),
         "rows": _rows,
-        "distinct": lambda texts: _each_once("--distinct", list(map(_distinct, texts))),
+        "distinct": lambda texts: _each_once("--distinct", map(_distinct, texts)),
         "keys": _keys,
     }
+    for name in ("sums", "means", "variances", "stds", "medians"):
+        readers[name] = partial(_columns_with_bounds, f"--{name.removesuffix('s')}")
     return {name: readers[name](value) if name in readers else value for name, value in asked.items()}
 
 
-def _each_once(flag: str, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def _each_once(flag: str, pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     """What was asked for, by column: of two for one column, one would be ignored."""
     found: dict[str, Any] = {}
     for name, value in pairs:
@@ -326,14 +283,21 @@ def _each_once(flag: str, pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def _columns_with_bounds(flag: str, texts: Sequence[str]) -> dict[str, Any]:
+    return _each_once(flag, (_bounds(text, flag) for text in texts))
+
+
 def _bounds(text: str, flag: str) -> tuple[str, tuple[Any, Any] | str]:
-    """`column:lower:upper`, either of which may be auto, or `column:auto`; `name=expression` in place of the column."""
-    column, *parts = split_right(text, 2)
+    """`column:lower:upper`, either of which may be auto, or `column:auto`; `name=expression` in place of the column.
+
+    The front may hold colons and casts (::) itself: `cents=CAST(price AS DOUBLE)::DOUBLE * 100:0:1e4`.
+    """
+    column, *parts = text.rsplit(":", 2)
     try:
         lower, upper = map(_bound, parts)
         return column, (lower, upper)
     except ValueError:
-        column, *parts = split_right(text, 1)
+        column, *parts = text.rsplit(":", 1)
         if column and parts == ["auto"]:
             return column, "auto"
         hint = f"for example {flag} likes:0:1, {flag} likes:0:auto or {flag} likes:auto."
@@ -383,15 +347,6 @@ def _distinct(text: str) -> tuple[str, int | str]:
     except ValueError:
         pass
     raise InvalidParameter("--distinct column:most", repr(text), "for example --distinct url:5 or --distinct url:auto.")
-
-
-def split_right(text: str, parts: int) -> list[str]:
-    """A column or `name=expression`, and what stands behind its last colons: the front may hold colons and casts (::) itself.
-
-    >>> split_right("cents=CAST(price AS DOUBLE)::DOUBLE * 100:0:1e4", 2)
-    ['cents=CAST(price AS DOUBLE)::DOUBLE * 100', '0', '1e4']
-    """
-    return text.rsplit(":", parts)
 
 
 def _keys(texts: list[str]) -> object:

@@ -27,7 +27,7 @@ _MECHANISMS = ("sparse-gaussian", "correlated-gaussian", "laplace", _PLAIN)
 
 @command(
     options.asked(*declared(PlanOptions)),
-    Option("--save", "Write the plan as JSON, for a later release.", "Output", common=True, metavar="FILE", type=FILE),
+    Option("--save", "Write the plan as JSON, for a later release.", "Output", common=True, type=FILE),
     PLOT,
     OUTPUTS.only("overwrite", "quiet", "as_json"),
 )
@@ -71,34 +71,19 @@ def plan(asked: dict[str, Any], save: Path | None, plot: Path | None, outputs: O
 
 
 @command(
-    Option(
-        "--noise-std",
-        "Standard deviation of all the noise on one count.",
-        "Privacy",
-        metavar="NUMBER",
-        type=NUMBER,
-        required=True,
-    ),
-    Option("--gap", "Threshold minus low threshold; gaussian has none.", "Privacy", metavar="NUMBER", type=NUMBER),
-    Option("--max-groups", "The most groups one unit may be counted in.", "Privacy", metavar="NUMBER", type=WHOLE),
+    Option("--noise-std", "Standard deviation of all the noise on one count.", "Privacy", type=NUMBER, required=True),
+    Option("--gap", "Threshold minus low threshold; gaussian has none.", "Privacy", type=NUMBER),
+    Option("--max-groups", "The most groups one unit may be counted in.", "Privacy", type=WHOLE),
     Option(
         "--mechanism",
         "The mechanism; gaussian hides no group, as with a public list.",
         "Privacy",
         choices=_MECHANISMS,
-        metavar="NAME",
         default="sparse-gaussian",
     ),
     *declared(PlanOptions, "sparsity", "correlation", "analysis", "low_threshold"),
-    Option(
-        "--epsilon",
-        "Print delta at this epsilon. Repeatable.",
-        "What to publish",
-        metavar="NUMBER",
-        type=NUMBER,
-        multiple=True,
-    ),
-    Option("--delta", "Print the smallest epsilon for this delta.", "What to publish", metavar="NUMBER", type=NUMBER),
+    Option("--epsilon", "Print delta at this epsilon. Repeatable.", "What to publish", type=NUMBER, multiple=True),
+    Option("--delta", "Print the smallest epsilon for this delta.", "What to publish", type=NUMBER),
     PLOT,
     OUTPUTS.only("overwrite", "as_json"),
 )
@@ -173,9 +158,9 @@ def build(
     noise has a larger delta, and what that moves in the tails is within their allowance for rounding.
     """
     from dphist.mechanisms import CorrelatedGaussian, KnownGroups, LaplaceThreshold, SparseGaussian
-    from dphist.mechanisms.lattice import round_down_to_lattice
     from dphist.mechanisms.correlated_gaussian import correlated_lattice_bits
     from dphist.mechanisms.laplace import scale_of_std
+    from dphist.mechanisms.lattice import round_down_to_lattice
     from dphist.mechanisms.sparse_gaussian import lattice_bits
     from dphist.planning.request import check_noise
 

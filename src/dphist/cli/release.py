@@ -29,9 +29,7 @@ UNKEPT: Final = (
     "No file has this table: it is gone when this window is closed, and another one costs its budget again."
     " With -o out.parquet it is kept."
 )
-UNSAFE: Final = Option(
-    "--unsafe-diagnostics", "Print true, PRIVATE numbers to stderr. Never publish them.", is_flag=True
-)
+UNSAFE: Final = Option("--unsafe-diagnostics", "Print true, PRIVATE numbers to stderr. Never publish them.")
 
 
 @command(asked(*declared(ReleaseOptions)), SOURCE, SAVED_PLAN, OUTPUTS, *ACCOUNT, ENGINE, UNSAFE)
@@ -61,7 +59,7 @@ def release(
     """
     from dphist.run.job import prepare
 
-    _check(outputs, engine.engine, source.paths, plan, asked.get("keys", ()))
+    _check(outputs, engine.engine, source.source, plan, asked.get("keys", ()))
     parsed = options.parse(asked)
     _check_budget("release", plan, asked)
     opened = _open(engine, outputs)
@@ -90,7 +88,7 @@ def select(
     """
     from dphist.run.job import prepare_selection
 
-    _check(outputs, engine.engine, source.paths, plan)
+    _check(outputs, engine.engine, source.source, plan)
     _check_budget("selection", plan, asked)
     opened = _open(engine, outputs)
     _run(prepare_selection(source.files(), plan=plan, engine=opened, **asked), outputs, ledger, dataset)

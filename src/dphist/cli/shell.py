@@ -22,11 +22,11 @@ from prompt_toolkit.shortcuts import PromptSession
 
 from dphist.cli import answers
 from dphist.cli.output import Talk, amounts_left, left_of, say, screen, show_table
-from dphist.cli.suggestions import Suggestions, is_whole
 from dphist.errors import DphistError, InvalidParameter
 from dphist.files.interruption import UNCHARGED, account, begin, raising, undo_at_stop
 from dphist.files.outputs import reason_of
 from dphist.files.systems import terminal_settings
+from dphist.sql.suggestions import Suggestions, is_whole
 from dphist.words import did_you_mean, printable
 
 if TYPE_CHECKING:

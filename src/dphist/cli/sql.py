@@ -17,7 +17,7 @@ import click
 
 from dphist.cli import answers
 from dphist.cli.command import NUMBER, Option, Options, command
-from dphist.cli.options import ACCOUNT, ENGINE, OUTPUTS, READING, EngineChoice, files_to_read
+from dphist.cli.options import ACCOUNT, ENGINE, OUTPUTS, READING, EngineChoice, Source
 from dphist.cli.output import Outputs, Talk, print_json, say
 from dphist.errors import DphistError, InvalidParameter, MissingExtra
 from dphist.words import did_you_mean, printable
@@ -86,14 +86,13 @@ def _table_names(context: click.Context, option: click.Parameter, begun: str) ->
         "A budget that all private SELECTs share which say none of their own.",
         "Privacy",
         common=True,
-        metavar="NUMBER",
         type=NUMBER,
     ),
-    Option("--delta", "The delta of that budget.", "Privacy", common=True, metavar="NUMBER", type=NUMBER),
+    Option("--delta", "The delta of that budget.", "Privacy", common=True, type=NUMBER),
     OUTPUTS,
     *ACCOUNT,
     ENGINE,
-    Option("--no-history", "Shell: keep no statement in a file after it ends.", is_flag=True),
+    Option("--no-history", "Shell: keep no statement in a file after it ends."),
 )
 def sql(
     query: str | None,
@@ -358,10 +357,10 @@ def _sources(paths: dict[str, list[str]], reading: dict[str, Any]) -> dict[str, 
         raise InvalidParameter(f"tables of text files with {flag}", "none", "leave it out.")
     sources: dict[str, object] = {}
     for name, some in paths.items():
-        own = {**reading, "types": _types_of(name, reading["types"] or (), paths)}
+        own = {**reading, "types": _types_of(name, reading["types"], paths)}
         if any(one in ends[name] for one in _JSON):
             own = {**_NOT_SAID, "types": own["types"]}
-        sources[name] = files_to_read(some, own if name in text else _NOT_SAID)
+        sources[name] = Source(some, **(own if name in text else _NOT_SAID)).files()
     return sources
 
 

@@ -9,18 +9,7 @@ import click
 
 import dphist
 from dphist.cli.command import NUMBER, Option, Options, command, completed
-from dphist.cli.options import (
-    ACCOUNT,
-    COLUMN,
-    ENGINE,
-    OUTPUTS,
-    SOURCE,
-    EngineChoice,
-    Source,
-    asked,
-    declared,
-    optional,
-)
+from dphist.cli.options import ACCOUNT, COLUMN, ENGINE, OUTPUTS, SOURCE, EngineChoice, Source, asked, declared, optional
 from dphist.cli.output import Outputs, at_most, paid, print_json, say
 from dphist.columns import unit_of
 from dphist.errors import InvalidParameter
@@ -52,7 +41,6 @@ _OPTIONS = [
         "Print how many records are dropped for which epsilon, delta and n; read no record.",
         "Output",
         common=True,
-        is_flag=True,
     ),
     OUTPUTS.only("dry_run", "as_json"),
     *ACCOUNT,
@@ -100,7 +88,7 @@ def stat(
         if outputs.dry_run:
             plan.require_feasible()
         return
-    if not source.paths or not unit:
+    if not source.source or not unit:
         raise InvalidParameter("FILE and --unit COLUMN", "not both", "or --dry-run, which reads nothing.")
     from dphist.ledger.heads import check_heads
 
@@ -136,19 +124,11 @@ def stat(
         " values it has there.",
         "What to publish",
         choices=BOUNDS,
-        metavar="NAME",
         default="record",
     ),
-    Option("--lower", "A lower end that is known.", "What to publish", metavar="NUMBER", type=NUMBER),
-    Option("--upper", "An upper end that is known.", "What to publish", metavar="NUMBER", type=NUMBER),
-    Option(
-        "--outside",
-        "About the share of units that may be outside.",
-        "What to publish",
-        metavar="NUMBER",
-        type=NUMBER,
-        default=0.01,
-    ),
+    Option("--lower", "A lower end that is known.", "What to publish", type=NUMBER),
+    Option("--upper", "An upper end that is known.", "What to publish", type=NUMBER),
+    Option("--outside", "About the share of units that may be outside.", "What to publish", type=NUMBER, default=0.01),
     OUTPUTS.only("as_json"),
     *ACCOUNT,
     ENGINE.without("staging"),
