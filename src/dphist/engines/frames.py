@@ -121,15 +121,12 @@ def plain_field(field: pa.Field) -> pa.Field:
         kind = kind.value_type
     if isinstance(kind, pa.BaseExtensionType) and kind.extension_name == "arrow.json":
         kind = kind.storage_type
-    if not _is_plain(plain := pa.field(field.name, kind, metadata=field.metadata)):
+    if not _is_plain(pa.field(field.name, kind, metadata=field.metadata)):
+        unknown = (field.metadata or {}).get(_EXTENSION, b"").decode("utf-8", "replace")
+        got = f"{kind} as {printable(unknown)}" if unknown else str(kind)
         hint = "cast it first; text and numbers always work."
-        raise UnreadableSource(f"{field.name!r} to be of a simple type", _type_in_words(plain), hint)
+        raise UnreadableSource(f"{field.name!r} to be of a simple type", got, hint)
     return pa.field(field.name, kind)
-
-
-def _type_in_words(field: pa.Field) -> str:
-    unknown = (field.metadata or {}).get(_EXTENSION, b"").decode("utf-8", "replace")
-    return f"{field.type} as {printable(unknown)}" if unknown else str(field.type)
 
 
 def _is_plain(field: pa.Field) -> bool:

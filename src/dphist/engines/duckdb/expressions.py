@@ -64,11 +64,6 @@ class Piece:
         """The family of its type, by which functions are chosen."""
         return keytypes.family(self.type_name)
 
-    @property
-    def is_text_literal(self) -> bool:
-        """Whether it is a quoted literal, which DuckDB reads as the type of whatever stands beside it."""
-        return self.constant and self.family == "text"
-
 
 class Steps:
     """The columns of a source, and the steps that expressions add to them.
@@ -260,7 +255,10 @@ class _Writer(Visitor[Piece]):
             )
         if not kinds:
             return list(parts)
-        return [self._add(f"CAST({p.sql} AS {kinds[0]})", [p]) if p.is_text_literal else p for p in parts]
+        cast = (
+            self._add(f"CAST({p.sql} AS {kinds[0]})", [p]) if p.constant and p.family == "text" else p for p in parts
+        )
+        return list(cast)
 
     def _case(self, node: Case) -> Piece:
         parts = self.every(node.parts)

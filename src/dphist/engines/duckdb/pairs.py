@@ -12,7 +12,7 @@ unit's own groups, drawn once for all rounds.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -47,10 +47,9 @@ from dphist.engines.sql import (
     binned_sql,
     bucket_sql,
     coverage_sql,
+    histogram_sql,
     list_names,
     plenty,
-    ranked_sql,
-    saturated,
     steps_names,
     trees_of,
 )
@@ -121,27 +120,10 @@ class DuckDBPairs:
 
     def histogram(self, bounds: ContributionBounds) -> Histogram:
         """The bounded histogram of the same pairs, for the mechanisms that need one pass only."""
-        keys = ", ".join(self.key_names)
-        measures = steps_names(self.records.query.measures)
-        sums = "".join(f", {saturated(f'SUM({name})')} AS {name}" for name in measures)
-        kept = "pairs" if bounds.max_groups is None else "ranked"
-        where = "" if bounds.max_groups is None else f"WHERE place <= {bounds.max_groups}"
-        counted = f"counted AS (SELECT {keys}, COUNT(*) AS units{sums} FROM {kept} AS kept {where} GROUP BY {keys})"
-        trees, dialect = trees_of(self.records.query.measures), DUCKDB
-        ranked = [ranked_sql(self.records.fields, self.records.seed, dialect, bounds.max_groups)]
-        stages = [
-            *(ranked if bounds.max_groups is not None else []),
-            counted,
-            *(binned_sql(i, f"{kept} AS kept {where}", self.key_names, dialect) for i in trees),
-        ]
-        matches = {
-            i: " AND ".join(f"counted.{k} IS NOT DISTINCT FROM binned_{i}.{k}" for k in self.key_names) for i in trees
-        }
-        joins = " ".join(f"LEFT JOIN binned_{i} ON {match}" for i, match in matches.items())
-        lists = "".join(f", bins_{i}, weights_{i}" for i in trees)
-        table = fetch(self.connection, f"WITH {', '.join(stages)} SELECT counted.*{lists} FROM counted {joins}")
-        total = self.total_units() if self.records.query.want_total else None
-        return histogram_of(table, self.records.query, ContributionBounds(bounds.max_groups), total_units=total)
+        records, total = self.records, self.total_units() if self.records.query.want_total else None
+        sql = histogram_sql(replace(records.fields, want_total=False), bounds, records.seed, DUCKDB, paired=True)
+        table = fetch(self.connection, sql)
+        return histogram_of(table, records.query, ContributionBounds(bounds.max_groups), total_units=total)
 
     def sampled(self, most_groups: int, *, in_memory: bool | None = None) -> CodedPairs:
         """The pairs as dense codes with each unit's sample of at most `most_groups` groups: arrays if they fit.

@@ -56,6 +56,8 @@ def session(settings: PerformanceSettings) -> Iterator[duckdb.DuckDBPyConnection
     with private_directory(parent) as directory, duckdb.connect(":memory:") as connection:
         spill = directory / "spill"
         spill.mkdir(mode=0o700)
+        # All that this engine has but the kept ones; common_subexpressions, say, would move errors out of their TRY.
+        optimizers = connection.execute("SELECT name FROM duckdb_optimizers() ORDER BY name").fetchall()
         options = {
             "temp_directory": quote_text(str(spill)),
             "autoinstall_known_extensions": "false",
@@ -63,7 +65,7 @@ def session(settings: PerformanceSettings) -> Iterator[duckdb.DuckDBPyConnection
             "allow_community_extensions": "false",
             "preserve_insertion_order": "false",
             "arrow_large_buffer_size": "true",
-            "disabled_optimizers": quote_text(",".join(_optimizers_to_disable(connection))),
+            "disabled_optimizers": quote_text(",".join(name for (name,) in optimizers if name not in KEPT_OPTIMIZERS)),
             "parquet_metadata_cache": "true",
             "TimeZone": "'UTC'",
         }
@@ -71,16 +73,12 @@ def session(settings: PerformanceSettings) -> Iterator[duckdb.DuckDBPyConnection
             options["threads"] = str(settings.threads)
         if settings.memory_limit is not None:
             options["memory_limit"] = quote_text(settings.memory_limit)
-        if _shows_progress(connection):
+        # In a notebook without ipywidgets the engine draws no bar, and refuses to be told so.
+        if connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]:
             options["enable_progress_bar"] = "false"
         for name, value in options.items():
             connection.execute(f"SET {name} = {value}")
         yield connection
-
-
-def _shows_progress(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Whether the engine draws a bar. In a notebook without ipywidgets it does not, and refuses to be told so."""
-    return connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]
 
 
 _SIZES: Final = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
@@ -107,12 +105,6 @@ def leave_room(connection: duckdb.DuckDBPyConnection, needed: float, least: floa
 def set_memory_limit(connection: duckdb.DuckDBPyConnection, size: float) -> None:
     """Let the engine take so many bytes from now on."""
     execute(connection, f"SET memory_limit = '{int(size)}B'")
-
-
-def _optimizers_to_disable(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """All that this engine has but the kept ones; common_subexpressions, say, would move errors out of their TRY."""
-    found = connection.execute("SELECT name FROM duckdb_optimizers() ORDER BY name").fetchall()
-    return [str(name) for (name,) in found if name not in KEPT_OPTIMIZERS]
 
 
 def without_leaks(work: Callable[[], _T], *, let_through: tuple[type[Exception], ...] = ()) -> _T:

@@ -21,7 +21,7 @@ from dphist.engines.relations import Derived, Scan, Values
 from dphist.engines.spark import types as spark_types
 from dphist.engines.spark.expressions import spark_expression
 from dphist.engines.spark.session import without_leaks
-from dphist.engines.spark.source import ViewNames, check_times, narrowed, read_frame, types_of
+from dphist.engines.spark.source import Views, check_times, narrowed, read_frame, types_of
 from dphist.errors import InvalidParameter
 from dphist.words import printable
 
@@ -53,7 +53,7 @@ class SparkWriter:
 
     spark: SparkSession
     tables: Mapping[str, Any]
-    views: ViewNames
+    views: Views
     seed: int
     most_rows: int | None
     names: dict[str, str] = field(default_factory=dict)

@@ -41,7 +41,7 @@ from dphist.engines.spark import types as spark_types
 from dphist.engines.spark.derived import SparkWriter, derived_frame
 from dphist.engines.spark.expressions import spark_expression
 from dphist.engines.spark.session import check_executors, pinned, tasks_done, without_leaks
-from dphist.engines.spark.source import ViewNames, check_times, column_names, narrowed, read_frame, types_of
+from dphist.engines.spark.source import Views, check_times, column_names, narrowed, read_frame, types_of
 from dphist.engines.spark.staging import Staging, new_staging, remove_all
 from dphist.engines.sql import (
     Fields,
@@ -119,30 +119,6 @@ class SparkEngine(Engine):
     def check_output(self, path: str) -> None:
         """Refuse a folder that exists where only Spark can see it."""
         check_elsewhere(self.spark, path)
-
-
-class Views:
-    """Names for DataFrames inside SQL."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark, self._names = spark, [f"dphist_{fresh(None):016x}"]
-
-    def add(self, frame: DataFrame, name: str) -> str:
-        """Register a frame; the name that comes back is the one to use."""
-        unique = f"{self._names[0]}_{name}"
-        frame.createOrReplaceTempView(unique)
-        self._names.append(unique)
-        return unique
-
-    def number(self) -> int:
-        """A number that no earlier name has."""
-        self._names.append("")
-        return len(self._names)
-
-    def drop(self) -> None:
-        """Forget all of them."""
-        for name in filter(None, self._names[1:]):
-            self._spark.catalog.dropTempView(name)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -335,7 +311,7 @@ def is_here(path: str) -> bool:
     return "://" not in path or path.startswith("file:")
 
 
-def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: ViewNames, seed: int) -> Fields:
+def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: Views, seed: int) -> Fields:
     """Check everything that can be checked without reading a record. seed: of what is drawn from the rows of a unit."""
     names: dict[str, str] = {}
 
@@ -414,7 +390,7 @@ def _value(spark: SparkSession, view: str, sql: str, measure: Measure, typed: bo
     return spark_types.guarded(spark_types.number(sql, kind, measure.expression, typed=True), "double")
 
 
-def _list_keys(spark: SparkSession, query: GroupByQuery, view: str, canonical: Sequence[str], views: ViewNames) -> str:
+def _list_keys(spark: SparkSession, query: GroupByQuery, view: str, canonical: Sequence[str], views: Views) -> str:
     """The public list under the types of the keys, each key once. Its values are public and may be named."""
     assert query.public_keys is not None
     types = types_of(spark, view, canonical)

@@ -155,7 +155,10 @@ class _Writer(Visitor[str]):
             "string" if _is_text(node) else "" if isinstance(node, Literal) else self._kind(sql)
             for node, sql in zip(nodes, written, strict=True)
         ]
-        numbers = [_is_number(node) or family(kind) in NUMBERS for node, kind in zip(nodes, kinds, strict=True)]
+        numbers = [
+            family(kind) in NUMBERS or (isinstance(node, Literal) and node.kind in ("INTEGER", "NUMERIC"))
+            for node, kind in zip(nodes, kinds, strict=True)
+        ]
         for node, kind in zip(nodes, kinds, strict=True):
             if any(numbers) and is_text(kind) and not _is_text(node):  # which Spark would cast, and DuckDB refuses
                 column = node.names[0] if isinstance(node, Column) else None
@@ -190,10 +193,6 @@ class _Writer(Visitor[str]):
 def _is_text(node: Node) -> bool:
     """Whether it is a quoted literal."""
     return isinstance(node, Literal) and node.kind == "STRING"
-
-
-def _is_number(node: Node) -> bool:
-    return isinstance(node, Literal) and node.kind in ("INTEGER", "NUMERIC")
 
 
 def quote_text(value: str) -> str:

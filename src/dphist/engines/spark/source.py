@@ -13,12 +13,13 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dphist.engines.base import fresh
 from dphist.engines.expressions import Expression
 from dphist.engines.lines import LONGEST_LINE
 from dphist.engines.names import check_columns, check_header_names
@@ -55,12 +56,28 @@ table), where statistics would answer it: they leave NaN out, and may be wrong.
 """
 
 
-class ViewNames(Protocol):
-    """Names for frames inside SQL."""
+class Views:
+    """Names for DataFrames inside SQL."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark, self._names = spark, [f"dphist_{fresh(None):016x}"]
 
     def add(self, frame: DataFrame, name: str) -> str:
         """Register a frame; the name that comes back is the one to use."""
-        ...
+        unique = f"{self._names[0]}_{name}"
+        frame.createOrReplaceTempView(unique)
+        self._names.append(unique)
+        return unique
+
+    def number(self) -> int:
+        """A number that no earlier name has."""
+        self._names.append("")
+        return len(self._names)
+
+    def drop(self) -> None:
+        """Forget all of them."""
+        for name in filter(None, self._names[1:]):
+            self._spark.catalog.dropTempView(name)
 
 
 def narrowed(frame: DataFrame, names: dict[str, str]) -> DataFrame:

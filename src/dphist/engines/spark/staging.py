@@ -94,18 +94,15 @@ class Staging:
 
 def remove_all(*stagings: Staging) -> None:
     """Delete several directories, each whatever becomes of the others, and say once what is left."""
-    left = [staging.root for staging in stagings if not _removed(staging)]
+    left = []
+    for staging in stagings:
+        try:
+            staging.remove()
+        except Exception:
+            left.append(staging.root)
     if left:
         roots = " and ".join(left)
         raise EngineFailure(f"{roots} to be deleted", f"delete {roots} yourself: exact values are there.")
-
-
-def _removed(staging: Staging) -> bool:
-    try:
-        staging.remove()
-    except Exception:
-        return False
-    return True
 
 
 def new_staging(spark: SparkSession, parent: str | None) -> Staging:
