@@ -367,7 +367,7 @@ def of_plan(plan: Plan) -> list[Claim]:
     """The claims of one plan at its own parameters: integrated cases of its noise and threshold, and its own releases."""
     plan, mechanism = _of_columns(plan), plan.mechanism
     claimed = whole_budget(plan) if plan.request.choice_epsilon else mechanism.delta
-    cases = list(_INTEGRATED.get(type(mechanism), lambda _: ())(mechanism))
+    cases = list(_INTEGRATED.get(mechanism.name, lambda _: ())(mechanism))
     found = [Claim(mechanism.name, mechanism.analysis, "the plan's own parameters", claimed, lambda: cases)]
     found = found if cases else []
     if plan.request.sketch is not None:
@@ -437,12 +437,12 @@ def _of_correlated(mechanism: m.KnownGroups | m.CorrelatedGaussian) -> Iterator[
         yield normal_shift(f"{moved} large groups", math.sqrt(squared + moved * mechanism.sums_sensitivity**2))
 
 
-_INTEGRATED: Final[dict[type, Callable[[Any], Iterable[Pair]]]] = {
-    m.SparseGaussian: _of_sparse,
-    m.LaplaceThreshold: _of_laplace,
-    m.KnownGroups: _of_correlated,
-    m.KnownLaplace: _of_listed_laplace,
-    m.CorrelatedGaussian: _of_correlated,
-    m.AdaptiveGaussian: lambda mechanism: [adaptive.alone_in_one_group(mechanism)],
+_INTEGRATED: Final[dict[str, Callable[[Any], Iterable[Pair]]]] = {
+    m.SparseGaussian.name: _of_sparse,
+    m.LaplaceThreshold.name: _of_laplace,
+    m.KnownGroups.name: _of_correlated,
+    m.KnownLaplace.name: _of_listed_laplace,
+    m.CorrelatedGaussian.name: _of_correlated,
+    m.AdaptiveGaussian.name: lambda mechanism: [adaptive.alone_in_one_group(mechanism)],
 }
 """Neighbours of a mechanism of any size whose laws reduce to one number: its own noise, and groups of one unit."""

@@ -1,1 +1,1 @@
-"""From noisy values to what is published: columns, files, checks of files. Post-processing: no true value gets here."""
+"""From a job to what is published: selecting, counting, columns, the record; statistics, lists, sessions, streams."""
