@@ -117,11 +117,11 @@ mutants: $(READY) java postgres  ## plant every small privacy bug of tests/mutan
 	@$(BIN)/python tests/mutants/run.py
 
 audit: $(READY)  ## attack every guarantee thoroughly (half an hour) and rewrite the tables of docs/audit.md
-	@$(BIN)/python -m dphist.audit.tables docs/audit.md
+	@$(BIN)/python -m dphist.audit.run docs/audit.md
 
 # Its largest releases need more than the one GB that Spark takes by itself.
 audit-spark: $(READY) java  ## the same for the Spark engine, in a session on this machine
-	@SPARK_DRIVER_MEMORY=$${SPARK_DRIVER_MEMORY:-4g} $(BIN)/python -m dphist.audit.tables docs/audit.md spark
+	@SPARK_DRIVER_MEMORY=$${SPARK_DRIVER_MEMORY:-4g} $(BIN)/python -m dphist.audit.run docs/audit.md spark
 
 bench: $(READY) java postgres  ## every benchmark, printed as tables
 	@for script in benchmarks/[a-z]*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import dphist
-from dphist.audit import adaptive, tables
+from dphist.audit import adaptive
 from dphist.audit import run as audit_run
 from dphist.audit.broken import Broken, discrete_noise, quiet_noise
 from dphist.audit.claims import of_plan
@@ -140,8 +140,8 @@ def test_the_document_keeps_everything_but_its_tables(
 ) -> None:
     path = tmp_path / "audit.md"
     path.write_text("# Before\n<!-- audit: begin -->\nan earlier table\n<!-- audit: end -->\nafter\n")
-    monkeypatch.setattr(tables, "run_audit", lambda **_: replace(found, thorough=True, power=found.caught))
-    assert tables.main(path) == 0
+    monkeypatch.setattr(audit_run, "audit", lambda **_: replace(found, thorough=True, power=found.caught))
+    assert audit_run.main(path) == 0
     text = path.read_text()
     assert text.startswith("# Before\n")
     assert text.endswith("<!-- audit: end -->\nafter\n")
@@ -149,4 +149,4 @@ def test_the_document_keeps_everything_but_its_tables(
     assert "| ranked | exact |" in text
     assert "### How small an error is caught" in text
     with pytest.raises(ValueError, match="no part between"):
-        tables.replaced("nothing here", "")
+        audit_run.replaced("nothing here", "")

@@ -86,7 +86,7 @@ BROKEN = broken()
 
 @pytest.mark.parametrize("one", [one for one in BROKEN if one.name not in SEEN_ELSEWHERE], ids=lambda one: one.name)
 def test_what_is_broken_is_caught(one: Broken) -> None:
-    fewer = one if one.claim is None else replace(one, claim=in_fewer_runs(one.claim, NEEDED.get(one.name, 6)))
+    fewer = one if one.claim is None else replace(one, attacked=in_fewer_runs(one.claim, NEEDED.get(one.name, 6)))
     assert not judge(fewer, ALPHA, thorough=False).holds
 
 

@@ -451,12 +451,7 @@ KINDS: Final = ("gaussian", "correlated", "adaptive")
 """Plans that take different roads on Spark: one pass, a noise that all tasks share, rounds."""
 
 
-def publish_on(records: pa.Table, plan: Plan, engine: SparkEngine) -> Release:
-    """A release as a user makes it."""
-    return publish(records, plan, engine=engine)
-
-
-def staging(engine: SparkEngine, release_on: Callable[[pa.Table, Plan, SparkEngine], Release] = publish_on) -> Outcome:
+def staging(engine: SparkEngine, publish_: Callable[..., Release] = publish) -> Outcome:
     """A key of one unit is in no byte that is written, nor in what stays in the staging directory; closed, nothing stays."""
     problems: list[str] = []
     seen: set[Path] = set()
@@ -475,7 +470,7 @@ def staging(engine: SparkEngine, release_on: Callable[[pa.Table, Plan, SparkEngi
 
         plans = plans_of_each_kind(groups=GROUPS_WITH_SECRET)
         for kind in KINDS:
-            with release_on(source, plans[kind], watched) as published:
+            with publish_(source, plans[kind], engine=watched) as published:
                 published.write(folder / f"{kind}.parquet")
                 published.report(folder / f"{kind}.html")
                 look(kind)

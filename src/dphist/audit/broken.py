@@ -24,9 +24,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 
 from dphist.aggregates.measures import Measure
-from dphist.audit import adaptive, attacks, bounding, laws, trials, voting
+from dphist.audit import adaptive, attacks, bounding, claims, laws, trials, voting
 from dphist.audit.bounding import FromPairs, Outcome
-from dphist.audit.claims import BUDGET, FEWER, MANY, large_count, of_bounds, of_totals, of_trees, quantile_plan
 from dphist.audit.judge import Claim
 from dphist.audit.laws import Integers, Pair
 from dphist.audit.trials import KEY, QUERY, UNIT, Scene, noisy_values, publish
@@ -63,14 +62,18 @@ class Broken:
 
     name: str
     wrong: str
-    claim: Claim | None = None
-    attack: Callable[[], Outcome] | None = None
+    attacked: Claim | Callable[[], Outcome]
+
+    @property
+    def claim(self) -> Claim | None:
+        """The claim that is false, if it is one."""
+        return self.attacked if isinstance(self.attacked, Claim) else None
 
 
 def broken() -> list[Broken]:
     """All of them on this machine."""
     here = DuckDBEngine(PerformanceSettings(threads=1))  # groups in one order
-    claims = [
+    everything: list[tuple[str, str, Claim | Callable[[], Outcome]]] = [
         ("noise 10 % too small", "the noise of a sparse Gaussian has 0.9 of its std", quiet_noise(0.9)),
         ("threshold one too low", "a group is shown one below the threshold", low_threshold()),
         ("not strictly above", "a noisy count equal to a whole threshold is shown", not_strict()),
@@ -86,15 +89,9 @@ def broken() -> list[Broken]:
         ("other without noise", "the units in no released group are published as they are", exact_other()),
         ("empty groups without noise", "a listed group that nobody is in is published as it is", quiet_where_empty()),
         ("a tree for the price of a sum", "the noise of a quantile is for one level of its tree", one_level()),
-        (
-            "a size for every group",
-            "a unit is in the histogram of sizes once for each of its groups",
-            sized_everywhere(),
-        ),
+        ("a size for every group", "a unit is in the histogram of sizes once for each of its groups", sized_everywhere()),
         ("counts of values without noise", "the number of units with a value is published as it is", exact_numbers()),
         ("no bounding", "a unit in 5 groups is counted in all of them where 2 are allowed", unbounded()),
-    ]
-    parts: list[tuple[str, str, Callable[[], Outcome]]] = [
         ("bounding lets one unit through", "one unit of a table is not bounded",
          partial(bounding.contributions, BrokenEngine(let_one_through))),
         ("row groups are skipped", "a file's largest value, which leaves NaN out, hides records",
@@ -114,16 +111,14 @@ def broken() -> list[Broken]:
         ("a dictionary goes along", "released keys point into a dictionary of all keys",
          partial(attacks.support, _with_dictionary)),
     ]  # fmt: skip
-    return [*(Broken(*one) for one in claims), *(Broken(name, wrong, attack=run) for name, wrong, run in parts)]
+    return [Broken(*one) for one in everything]
 
 
 def broken_on_cluster(engine: SparkEngine) -> list[Broken]:
     """What could go wrong on a cluster and nowhere else, and two breaks of a mechanism, seen through executors."""
-    claims = [
+    everything: list[tuple[str, str, Claim | Callable[[], Outcome]]] = [
         ("noise 10 % too small", "executors draw with 0.9 of the std", quiet_noise(0.9, engine, MORE_RUNS)),
-        ("threshold one too low", "executors show a group one below it", low_threshold(1.0, engine, FEWER)),
-    ]
-    parts: list[tuple[str, str, Callable[[], Outcome]]] = [
+        ("threshold one too low", "executors show a group one below it", low_threshold(1.0, engine, claims.FEWER)),
         ("every release has one seed", "all releases draw the same words",
          partial(attacks.fresh_noise, partial(_with_seed, engine, lambda: 7))),
         ("every task has one seed", "the tasks of a release draw the same words, each release others",
@@ -137,8 +132,8 @@ def broken_on_cluster(engine: SparkEngine) -> list[Broken]:
     ]  # fmt: skip
     if engine.staging is None or is_here(engine.staging):
         wrong = "the groups that noise was drawn on are not deleted"
-        parts.append(("exact tables stay", wrong, partial(attacks.staging, engine, _keep)))
-    return [*(Broken(*one) for one in claims), *(Broken(name, wrong, attack=run) for name, wrong, run in parts)]
+        everything.append(("exact tables stay", wrong, partial(attacks.staging, engine, _keep)))
+    return [Broken(*one) for one in everything]
 
 
 # Engines
@@ -296,45 +291,34 @@ def _charge_to_copy(path: Path) -> bool:
 # Mechanisms, in releases
 
 
+def _pretending(plan: Plan, **parts: Any) -> Plan:
+    """The plan, with a mechanism that says what the plan's says and has other methods."""
+    mechanism: Any = plan.mechanism
+    pretender = type("Pretender", (type(mechanism),), {"__slots__": (), **parts})
+    return Plan(plan.request, pretender(**mechanism.parameters()), plan.alternatives)
+
+
 def _of_release(
-    plan: Plan, scene: Scene, engine: Engine | None = None, runs: tuple[int, int] = MANY, **drawn: float
+    plan: Plan, scene: Scene, engine: Engine | None = None, runs: tuple[int, int] = claims.MANY, **drawn: float
 ) -> Claim:
     """The claim of a plan, about releases that an engine makes, or a mechanism that draws with other parameters."""
     other: Any = replace(plan.mechanism, **drawn)  # type: ignore[type-var]
-    return _pretending(plan, scene, other.perturb_part, engine, runs)
-
-
-def _pretending(
-    plan: Plan,
-    scene: Scene,
-    perturb: Callable[[Integers, int], Kept],
-    engine: Engine | None = None,
-    runs: tuple[int, int] = MANY,
-) -> Claim:
-    """The claim of a plan, about releases that draw noise in another way."""
-    mechanism: Any = plan.mechanism
-
-    def perturb_part(_: object, counts: Integers, shared: int) -> Kept:
-        return perturb(counts, shared)
-
-    pretender = type("Pretender", (type(mechanism),), {"__slots__": (), "perturb_part": perturb_part})
-    weaker = Plan(plan.request, pretender(**mechanism.parameters()), plan.alternatives)
-    run = trials.one_release(weaker, scene, engine)
-    return Claim(mechanism.name, mechanism.analysis, "release", mechanism.delta, None, run, *runs)
+    weaker = _pretending(plan, perturb_part=lambda _, counts, shared: other.perturb_part(counts, shared))
+    return claims.of_release(plan, "release", trials.one_release(weaker, scene, engine), runs)
 
 
 def _sparse_plan() -> tuple[Plan, Any]:
-    plan = plan_for(**BUDGET, max_groups=2, mechanism="sparse-gaussian")
+    plan = plan_for(**claims.BUDGET, max_groups=2, mechanism="sparse-gaussian")
     return plan, plan.mechanism
 
 
-def quiet_noise(factor: float, engine: Engine | None = None, runs: tuple[int, int] = MANY) -> Claim:
+def quiet_noise(factor: float, engine: Engine | None = None, runs: tuple[int, int] = claims.MANY) -> Claim:
     """Noise too small by a factor, on large groups."""
     plan, mechanism = _sparse_plan()
     return _of_release(plan, Scene(2, 9, 2), engine, runs, noise_std=mechanism.noise_std * factor)
 
 
-def low_threshold(by: float = 1.0, engine: Engine | None = None, runs: tuple[int, int] = MANY) -> Claim:
+def low_threshold(by: float = 1.0, engine: Engine | None = None, runs: tuple[int, int] = claims.MANY) -> Claim:
     """Groups of one unit are shown more often than delta says."""
     plan, mechanism = _sparse_plan()
     return _of_release(plan, Scene(2, 0, 2), engine, runs, threshold=max(1.0, mechanism.threshold - by))
@@ -342,33 +326,32 @@ def low_threshold(by: float = 1.0, engine: Engine | None = None, runs: tuple[int
 
 def not_strict() -> Claim:
     """The same for Laplace noise: whole noise and a whole threshold, so >= is > of one less."""
-    plan = plan_for(**BUDGET, max_groups=2, mechanism="laplace")
+    plan = plan_for(**claims.BUDGET, max_groups=2, mechanism="laplace")
     return _of_release(plan, Scene(2, 0, 2), threshold=(plan.mechanism.threshold or 0) - 1)
 
 
 def quiet_where_empty() -> Claim:
     """Laplace noise on a public list, but for groups that seem to need none."""
-    plan = plan_for(epsilon=BUDGET["epsilon"], delta=0.0, keys=1000, max_groups=2)
+    plan = plan_for(epsilon=claims.BUDGET["epsilon"], delta=0.0, keys=1000, max_groups=2)
 
-    def perturb(counts: Integers, shared: int) -> Kept:
+    def perturb_part(_: object, counts: Integers, shared: int) -> Kept:
         kept = plan.mechanism.perturb_part(counts, shared)
         return replace(kept, noisy=np.where(counts == 0, 0, kept.noisy))
 
-    return _pretending(plan, Scene(2, 0, 2), perturb)
+    weaker = _pretending(plan, perturb_part=perturb_part)
+    return claims.of_release(plan, "release", trials.one_release(weaker, Scene(2, 0, 2)), claims.MANY)
 
 
 def one_level() -> Claim:
     """Each number of a tree has the noise that it would have if it were the only one."""
-    plan = quantile_plan()
+    plan = claims.quantile_plan()
     mechanism: Any = plan.mechanism
 
     def aggregate_law(_: object, measure: Measure) -> RoundedGaussian:
         law = mechanism.aggregate_law(measure)
         return RoundedGaussian(Fraction(float(law.std) / math.sqrt(measure.draws)), 0)
 
-    parts = {"__slots__": (), "aggregate_law": aggregate_law, "covers": lambda *_: True}
-    pretender = type("Pretender", (type(mechanism),), parts)
-    return of_trees(Plan(plan.request, pretender(**mechanism.parameters()), plan.alternatives))
+    return claims.of_trees(_pretending(plan, aggregate_law=aggregate_law, covers=lambda *_: True))
 
 
 def unbounded() -> Claim:
@@ -419,7 +402,7 @@ def covered_per_group() -> Claim:
         shown = pc.is_in(groups.keys_of(groups.codes).column(KEY), released.column(KEY)).to_numpy()
         return int(groups.columns["units"][shown].sum()), groups.coverage(released)[1]
 
-    return of_totals("once per group", (1, 1, 0), coverage=coverage)
+    return claims.of_totals("once per group", (1, 1, 0), coverage=coverage)
 
 
 def sized_everywhere() -> Claim:
@@ -429,22 +412,24 @@ def sized_everywhere() -> Claim:
         pairs = table.set_column(0, UNIT, pa.array(np.arange(table.num_rows)))
         return trials.sizes_of(pairs)
 
-    return of_bounds("every group", exact=exact)
+    return claims.of_bounds("every group", exact=exact)
 
 
 def exact_numbers() -> Claim:
     """The number of units with a value as the engine counted it."""
-    plan = plan_for(**BUDGET, max_groups=1, mechanism="sparse-gaussian", count_of=["other"], sums={"value": (0, 1)})
+    plan = plan_for(
+        **claims.BUDGET, max_groups=1, mechanism="sparse-gaussian", count_of=["other"], sums={"value": (0, 1)}
+    )
     mechanism: Any = plan.mechanism
     (law,) = (noisy.law for noisy in plan.measures if noisy.measure.whole)
 
     def perturb_sums(_: object, steps: Integers, drawn: Law) -> Integers:
         return steps if drawn == law else mechanism.perturb_sums(steps, drawn)
 
-    pretender = type("Pretender", (type(mechanism),), {"__slots__": (), "perturb_sums": perturb_sums})
-    weaker = Plan(plan.request, pretender(**mechanism.parameters()), plan.alternatives)
-    run = trials.one_release(weaker, Scene(1, large_count(plan), 1))
-    return Claim(mechanism.name, mechanism.analysis, "counts of values", mechanism.delta, None, run, *MANY)
+    weaker = _pretending(plan, perturb_sums=perturb_sums)
+    return claims.of_release(
+        plan, "counts of values", trials.one_release(weaker, Scene(1, claims.large_count(plan), 1)), claims.MANY
+    )
 
 
 def exact_other() -> Claim:
@@ -453,7 +438,7 @@ def exact_other() -> Claim:
     def noisy(units: tuple[int, int], request: Request) -> Sequence[int]:
         return [*noisy_units(units[:1], request), units[1]]
 
-    return of_totals("without noise", (0, 0, 1), noisy=noisy)
+    return claims.of_totals("without noise", (0, 0, 1), noisy=noisy)
 
 
 def one_noise() -> Claim:
@@ -463,7 +448,7 @@ def one_noise() -> Claim:
         (noise,) = noisy_units((0,), request)
         return [units[0] + noise, units[1] + noise]
 
-    return of_totals("one noise", (0, 0, 1), noisy=noisy)
+    return claims.of_totals("one noise", (0, 0, 1), noisy=noisy)
 
 
 def in_two_classes() -> Claim:
@@ -499,9 +484,7 @@ def rounding() -> Claim:
     """g = 1: the common shift that hides a unit would have to be a whole number."""
     std, correlation = 0.3, 1 / math.sqrt(3)
     own, common = (RoundedGaussian(Fraction(scale), 0) for scale in (std, math.sqrt(correlation) * std))
-    claimed = partial(
-        csh.delta, sparsity=3, max_groups=3, independent_std=std, correlation=correlation, gap=20.0
-    )  # fmt: skip
+    claimed = partial(csh.delta, sparsity=3, max_groups=3, independent_std=std, correlation=correlation, gap=20.0)
 
     def pairs() -> Iterator[Pair]:
         for moved in (1, 2, 3):
@@ -535,9 +518,7 @@ def moving_range() -> Claim:
     )
     pair = Pair("309 records and 310", *sides)
     claimed = partial(truncated_laplace.delta_profile, epsilon=Fraction(1), q=min(ranges))
-    return Claim(
-        "truncated-laplace", "data-dependent q", "three bars of 103", lambda at: claimed(at), lambda: [pair]
-    )  # fmt: skip
+    return Claim("truncated-laplace", "data-dependent q", "three bars of 103", claimed, lambda: [pair])
 
 
 def unscaled() -> Claim:

@@ -117,9 +117,6 @@ def _columns(plan: Plan) -> list[str]:
     return [aggregate.column for aggregate in plan.request.measures if aggregate.column is not None]
 
 
-Read = Callable[[Release, int], Sequence[float] | Floats]
-
-
 def read_columns(release: Release, groups: int) -> Floats:
     """Every column with values, by key."""
     names = release.plan.value_names
@@ -129,7 +126,7 @@ def read_columns(release: Release, groups: int) -> Floats:
     return row.ravel()
 
 
-def many_releases(plan: Plan, without: Sequence[int], moved: Sequence[int], read: Read = read_columns) -> Run:
+def many_releases(plan: Plan, without: Sequence[int], moved: Sequence[int]) -> Run:
     """One run is one release of a few groups with these counts; the unit under attack is in the groups marked in `moved`."""
 
     def run(n: int) -> Trials:
@@ -141,7 +138,7 @@ def many_releases(plan: Plan, without: Sequence[int], moved: Sequence[int], read
                 histogram = engine.sketch(table, job.query, plan.request.sketch, seed=1)
             else:
                 histogram = engine.histogram(table, job.query, bounds_of(plan), seed=1)
-            sides.append([read(privatise(histogram, plan, job.selection), len(without)) for _ in range(n)])
+            sides.append([read_columns(privatise(histogram, plan, job.selection), len(without)) for _ in range(n)])
         return Trials(*map(np.array, sides))
 
     return run
@@ -151,17 +148,12 @@ Coverage = Callable[[LocalGroups, pa.Table], tuple[int, int]]
 Noisy = Callable[[tuple[int, int], Request], Sequence[int]]
 
 
-def fresh_noise(units: tuple[int, int], request: Request) -> Sequence[int]:
-    """Noise as a release draws it."""
-    return noisy_units(units, request)
-
-
 def many_totals(
     plan: Plan,
     without: Sequence[int],
     moved: Sequence[int],
     coverage: Coverage = LocalGroups.coverage,
-    noisy: Noisy = fresh_noise,
+    noisy: Noisy = noisy_units,
 ) -> Run:
     """One run is the numbers of units in some and in no group of one release, whose keys are the same for all runs."""
 

@@ -81,7 +81,7 @@ def audit(mechanism: str | None, thorough: bool, plan: Path | None, engine: Engi
       dphist audit --mechanism truncated-laplace --report audit.html
     """
     from dphist.audit.run import audit as attack
-    from dphist.audit.tables import markdown, render, text
+    from dphist.audit.run import markdown, render, text
     from dphist.engines import files_of
     from dphist.files.outputs import check_outputs, write_text
     from dphist.planning import Plan
