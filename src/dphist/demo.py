@@ -54,17 +54,17 @@ _DAYS: Final = 1827  # of 2020 to 2024
 @functools.cache
 def events() -> pa.Table:
     """Visits to a web site in five years: 30,000 people, some 700 pages, 30 countries; likes, and what was paid."""
-    visits = np.minimum(1 + (4 * (_uniform("visits", _PEOPLE) ** -0.4 - 1)).astype(np.int64), 100)
+    visits = np.minimum(1 + (4 * (uniform("visits", _PEOPLE) ** -0.4 - 1)).astype(np.int64), 100)
     person = np.repeat(np.arange(_PEOPLE), visits)
     number = len(person)
-    seconds = (86_400 * _DAYS * np.sqrt(_uniform("days", number))).astype(np.int64)  # more of them each year
+    seconds = (86_400 * _DAYS * np.sqrt(uniform("days", number))).astype(np.int64)  # more of them each year
     order = np.argsort(seconds, kind="stable")
     person, time = person[order], _BEGIN + seconds[order]
     pages = ["/", *_pages(_TOPICS), *(f"/archive{page}" for page in _pages(_TOPICS))]
-    likes = (np.log(_uniform("likes", number)) / np.log(0.3)).astype(np.int64)
-    paid = _uniform("pays", number) < 0.08
-    amount = np.where(paid, np.exp(2.2 + 1.6 * (_uniform("amounts", number) + _uniform("tips", number) - 1)), 0.0)
-    ages = (14 + 72 * _uniform("ages of visitors", _PEOPLE) ** 1.4).astype(np.int64)
+    likes = (np.log(uniform("likes", number)) / np.log(0.3)).astype(np.int64)
+    paid = uniform("pays", number) < 0.08
+    amount = np.where(paid, np.exp(2.2 + 1.6 * (uniform("amounts", number) + uniform("tips", number) - 1)), 0.0)
+    ages = (14 + 72 * uniform("ages of visitors", _PEOPLE) ** 1.4).astype(np.int64)
     return pa.table(
         {
             "user_id": pa.array(100_000 + person, pa.int64()),
@@ -83,21 +83,21 @@ def events() -> pa.Table:
 def ages() -> pa.Table:
     """The ages of the 620,000 people of a large town, the oldest 111."""
     number = 620_000
-    tired = np.log1p(-np.log(_uniform("lives", number)) * 9_000) / 0.1  # Gompertz: the longest life of each
-    age = np.minimum(111, tired * _uniform("moments", number) ** 0.8).astype(np.int64)
+    tired = np.log1p(-np.log(uniform("lives", number)) * 9_000) / 0.1  # Gompertz: the longest life of each
+    age = np.minimum(111, tired * uniform("moments", number) ** 0.8).astype(np.int64)
     return pa.table({"person": pa.array(np.arange(number), pa.int32()), "age": pa.array(age, pa.uint8())})
 
 
 def orders() -> pa.Table:
     """A shop's orders: 9,000 customers, 15 products, the amount of an order and the hours until it was sent."""
     number = 40_000
-    amount = np.minimum(np.exp(2.5 + 2.4 * (_uniform("prices", number) + _uniform("sizes", number) - 0.8)), 900)
+    amount = np.minimum(np.exp(2.5 + 2.4 * (uniform("prices", number) + uniform("sizes", number) - 0.8)), 900)
     return pa.table(
         {
-            "customer": pa.array((9_000 * _uniform("customers", number) ** 1.5).astype(np.int64)),
+            "customer": pa.array((9_000 * uniform("customers", number) ** 1.5).astype(np.int64)),
             "product": _long_tail("products", number, _PRODUCTS, 0.8, 2),
             "amount": np.round(amount, 2),
-            "hours": np.round(-30 * np.log(_uniform("hours", number)), 1),
+            "hours": np.round(-30 * np.log(uniform("hours", number)), 1),
         }
     )
 
@@ -105,10 +105,10 @@ def orders() -> pa.Table:
 def visits() -> pa.Table:
     """Two weeks of visits of 8,000 people to 120 pages, as a log has them."""
     number = 90_000
-    seconds = np.sort((14 * 86_400 * _uniform("moments of a log", number)).astype(np.int64))
+    seconds = np.sort((14 * 86_400 * uniform("moments of a log", number)).astype(np.int64))
     return pa.table(
         {
-            "person": pa.array((8_000 * _uniform("readers", number) ** 1.3).astype(np.int64)),
+            "person": pa.array((8_000 * uniform("readers", number) ** 1.3).astype(np.int64)),
             "page": _long_tail("pages of a log", number, _pages(_TOPICS[:10]), 1.0, 2),
             "time": pa.array(np.datetime64("2026-01-05T00:00:00", "s") + seconds, pa.timestamp("ms")),
         }
@@ -119,7 +119,7 @@ def monday() -> pa.Table:
     """One day of what 5,000 people took home: a batch of a stream."""
     items = ("bread", "milk", "apples", "rice", "coffee", "tea", "cheese", "soap", "honey", "yeast", "saffron")
     number = 12_000
-    users = (5_000 * _uniform("shoppers", number)).astype(np.int64)
+    users = (5_000 * uniform("shoppers", number)).astype(np.int64)
     return pa.table({"user": pa.array(users), "item": _long_tail("items", number, items, 1.1, 1)})
 
 
@@ -147,10 +147,10 @@ def items() -> pa.Table:
 
 def _requests(name: str, people: int, first: int, most: float, usual: int) -> pa.Table:
     """From one request of a person to about 2^most; quantities around the usual one, and 4 % without."""
-    requests = (2 ** (most * _uniform(f"{name}s ask", people))).astype(np.int64)
+    requests = (2 ** (most * uniform(f"{name}s ask", people))).astype(np.int64)
     person = np.repeat(np.arange(people), requests)
-    quantity = np.maximum(1, (2 * usual * _uniform(f"{name} quantity", len(person)) ** 1.5).astype(np.int64))
-    unsaid = _uniform(f"{name} unsaid", len(person)) < 0.04
+    quantity = np.maximum(1, (2 * usual * uniform(f"{name} quantity", len(person)) ** 1.5).astype(np.int64))
+    unsaid = uniform(f"{name} unsaid", len(person)) < 0.04
     return pa.table(
         {
             "id": pa.array(first + person),
@@ -211,7 +211,7 @@ def _pages(topics: Sequence[str]) -> list[str]:
     return [pages[7 * place % len(pages)] for place in range(len(pages))]
 
 
-def _uniform(name: str, number: int) -> Floats:
+def uniform(name: str, number: int) -> Floats:
     """Numbers in (0, 1) that look random and are not: the finaliser of SplitMix64 on a counter, begun at a name."""
     start = int.from_bytes(name.encode()[:8].ljust(8, b"-"), "little") ^ (len(name) * 0x5851F42D4C957F2D & _MASK)
     state = np.arange(1, number + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(start)
@@ -227,5 +227,5 @@ _MASK: Final = (1 << 64) - 1
 def _long_tail(name: str, number: int, words: Sequence[str], power: float, flat: float) -> pa.Array:
     """So many of the words, the one at place r with weight 1 / (r + flat)^power."""
     weights = (np.arange(len(words)) + 1.0 + flat) ** -power
-    places = np.searchsorted(np.cumsum(weights) / weights.sum(), _uniform(name, number))
+    places = np.searchsorted(np.cumsum(weights) / weights.sum(), uniform(name, number))
     return pa.DictionaryArray.from_arrays(places.clip(max=len(words) - 1), pa.array(words)).dictionary_decode()

@@ -78,7 +78,7 @@ def test_the_university_has_enough_people_in_every_group_and_one_office_for_each
 
 
 def test_uniform_numbers_are_uniform_and_differ_by_name() -> None:
-    one, other = demo._uniform("visits", 100_000), demo._uniform("visitors", 100_000)
+    one, other = demo.uniform("visits", 100_000), demo.uniform("visitors", 100_000)
     for values in (one, other):
         assert 0 < values.min() < values.max() < 1
         counts = np.bincount((values * 20).astype(int), minlength=20)

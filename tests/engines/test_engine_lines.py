@@ -56,7 +56,7 @@ def test_each_line_is_read_alone(
     path = tmp_path_factory.mktemp("lines") / "x.csv"
     path.write_bytes(b"\n".join([b"a,b", *content]) + (b"\n" if ended else b""))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines, "_BLOCK", block)
+        patch.setattr(lines, "BLOCK", block)
         found = read(path, form)
     want = [row for row in (record(line, form) for line in content) if row is not None]
     assert sorted(found, key=repr) == sorted(want, key=repr)
@@ -84,7 +84,7 @@ def test_each_line_of_another_encoding_is_read_alone(
     path = tmp_path_factory.mktemp("lines") / "x.csv"
     path.write_bytes(WRITTEN[encoding]("\n".join(["a,b", *content]) + ("\n" if ended else "")))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lines, "_BLOCK", block)
+        patch.setattr(lines, "BLOCK", block)
         found = read(path, form)
     assert first_line(str(path), form) == ["a", "b"]
     letters = [text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") for text in content]
@@ -118,7 +118,7 @@ def test_a_text_that_means_null_does_so_in_every_line(
 @pytest.mark.parametrize("length", [-1, 0, 1, 500])
 def test_a_long_line_costs_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: int, block: int) -> None:
     monkeypatch.setattr(lines, "LONGEST_LINE", 60)
-    monkeypatch.setattr(lines, "_BLOCK", block)
+    monkeypatch.setattr(lines, "BLOCK", block)
     long = b"x," + b"y" * (60 + length - 2)
     path = tmp_path / "x.csv.gz"
     path.write_bytes(gzip.compress(b"a,b\n1,2\n" + long + b"\n3,4\n"))
@@ -140,7 +140,7 @@ def test_marks_and_returns_of_a_line_count_wherever_blocks_end(
     for before in (b"", b"1,2\n"):
         path.write_bytes(before + line)
         for block in range(1, len(before + line) + 1):
-            monkeypatch.setattr(lines, "_BLOCK", block)
+            monkeypatch.setattr(lines, "BLOCK", block)
             found.add(tuple(row for row in read(path, form) if row != ("1", "2")))
     assert found == {(("x", "y" * (length - 2)),) if length <= 60 else ()}
 
@@ -163,7 +163,7 @@ def test_no_other_record_decides_whether_a_record_of_any_length_stays(
 
     for length in range(37, 44):
         for filler, block in product((b"y", "é".encode()), (7, 40, 42, 2**23)):
-            monkeypatch.setattr(lines, "_BLOCK", block)
+            monkeypatch.setattr(lines, "BLOCK", block)
             x = filler * ((length - 3) // len(filler)) + b"." * (3 + (length - 3) % len(filler))
             around = [[x], [b"before", x], [x, b"behind"], [b"x" * 500, x], [x, b"x" * 500]]
             found = {there(x, records, last) for records in around for last in (b"", end)}

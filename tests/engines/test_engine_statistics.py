@@ -203,7 +203,7 @@ def believing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], 
     def run_believing(work: Callable[[], Any]) -> Any:
         with monkeypatch.context() as patch:
             patch.setattr(sessions, "KEPT_OPTIMIZERS", frozenset(optimizers()) - {"common_subexpressions"})
-            patch.setattr(duckdb_engine, "_UNREADABLE", ())  # a failure is not made good by another reader
+            patch.setattr(duckdb_engine, "UNREADABLE", ())  # a failure is not made good by another reader
             try:
                 return work()
             except EngineFailure:

@@ -6,7 +6,8 @@ import datetime as dt
 import json
 import sqlite3
 import threading
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,6 +29,13 @@ def make(address: str, accountant: Accountant = "basic", name: str = "events", *
     opened = Ledger(address, create=True)
     opened.create(replace(DataSet(name, 1.0, 1e-6, "user", accountant), **changes))  # type: ignore[arg-type]
     return opened
+
+
+@contextmanager
+def writing(address: str | Path) -> Iterator[sa.Connection]:
+    """A transaction that holds the data set."""
+    with closing(database.Database(address)) as opened, opened.write("events") as connection:
+        yield connection
 
 
 def spend(opened: Ledger, cost: PrivacyCost = EIGHTH, name: str = "events") -> Entry:
@@ -249,8 +257,8 @@ def test_charges_see_what_was_charged_while_they_waited(postgres_database: str) 
     name = postgres_database.rsplit("/", 1)[1]
     with make(postgres_database):
         execute(postgres_database, f"ALTER DATABASE {name} SET default_transaction_isolation = 'repeatable read'")
-    with Ledger(f"{postgres_database}?options=-csynchronous_commit%3Doff") as opened:
-        for transaction in (opened._database.read(), opened._database.write("events")):
+    with closing(database.Database(f"{postgres_database}?options=-csynchronous_commit%3Doff")) as opened:
+        for transaction in (opened.read(), opened.write("events")):
             with transaction as connection:
                 assert connection.exec_driver_sql("SHOW transaction_isolation").scalar() == "read committed"
                 assert connection.exec_driver_sql("SHOW synchronous_commit").scalar() == "on"
@@ -365,7 +373,7 @@ def test_limits_are_those_of_the_budget_whatever_is_stored(address: str, account
         for factor, holds in ((0.5, True), (1 + 1e-10, True), (1 + 1e-8, False), (100, False), (-1, False)):
             entry = _rebuilt([_with_limits(first, factor)])[0]
             changed = {"body": canonical(entry.body), "hash": entry.hash}
-            with opened._database.write("events") as connection:
+            with writing(address) as connection:
                 connection.execute(sa.update(database.entries).values(changed))
             with Ledger(address) as other:
                 found = other.verify("events")
@@ -430,8 +438,8 @@ def test_wrong_addresses(tmp_path: Path, postgres: str, monkeypatch: pytest.Monk
 def test_a_ledger_that_is_held_too_long_is_an_error_not_a_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "WAIT", 0.05)
     with (
-        make(str(tmp_path / "l.db")) as opened,
-        opened._database.write("events"),
+        make(str(tmp_path / "l.db")),
+        writing(tmp_path / "l.db"),
         Ledger(tmp_path / "l.db") as other,
         pytest.raises(UnusableLedger, match="held it for too long"),
     ):
@@ -568,7 +576,7 @@ def test_a_thousand_spends_are_read_checked_and_composed(tmp_path: Path) -> None
             )
             before = replace(entry, hash=entry.digest())
             rows.append({**before.to_data(), "body": canonical(before.body)})
-        with opened._database.write("events") as connection:
+        with writing(address) as connection:
             connection.execute(sa.insert(database.entries), rows)
         status = opened.status("events")
         assert len(status.spends) == 1_000

@@ -8,12 +8,14 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from dphist.errors import BudgetExceeded, UnusableLedger
 from dphist.ledger import DataSet, Entry, Ledger
+from dphist.ledger.database import Database
 from dphist.privacy.composition import of_pure
 
 MOST = of_pure(0.9)
@@ -100,7 +102,7 @@ def test_nothing_is_charged_into_a_log(path: Path) -> None:
 
 
 def test_a_charge_is_synchronised_with_the_folder_too(path: Path) -> None:
-    with Ledger(path) as opened, opened._database.write("d") as connection:
+    with closing(Database(path)) as opened, opened.write("d") as connection:
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 3
         assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "delete"
 
@@ -123,7 +125,7 @@ def test_a_second_name_of_the_file_is_refused(path: Path, tmp_path: Path) -> Non
 def test_a_symbolic_link_is_the_file_it_points_to(path: Path, tmp_path: Path) -> None:
     (tmp_path / "link.db").symlink_to(path)
     with Ledger(tmp_path / "link.db") as opened:
-        assert opened._database.shown == str(path.resolve())
+        assert repr(opened) == f"Ledger({str(path.resolve())!r})"
         spend(opened)
     refuses_more(path)
 

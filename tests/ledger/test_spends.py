@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -124,13 +124,9 @@ def test_what_does_not_fit_is_refused_before_the_source_is_opened(
 def test_a_charge_waits_for_the_one_before_it(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is left is read under the lock: a second charge does not even begin while the first is at work."""
     monkeypatch.setattr(database, "WAIT", 0.05)
-    with Ledger(address) as first, Ledger(address) as second:
-        with (
-            first._database.write("people"),
-            pytest.raises(UnusableLedger, match="held it for too long"),
-            second._database.write("people"),
-        ):
-            pytest.fail("two were let in")
+    with closing(database.Database(address)) as first, Ledger(address) as second:
+        with first.write("people"), pytest.raises(UnusableLedger, match="held it for too long"):
+            spend(second)
         spend(second)
 
 

@@ -27,7 +27,7 @@ from dphist.engines.lines import first_line
 from dphist.engines.query import GroupByQuery, Key
 from dphist.engines.source import CsvFormat
 from dphist.engines.spark.source import fields_of
-from dphist.engines.spark.types import _is_short, guarded, short
+from dphist.engines.spark.types import guarded, is_short, short
 from dphist.engines.sums import exact_total
 from dphist.files.formats import SIDECAR
 from dphist.ledger import heads
@@ -239,9 +239,9 @@ def test_a_rule_has_no_more_votes_than_anybody_needs(monkeypatch: pytest.MonkeyP
 def test_what_spark_takes_for_short() -> None:
     with duckdb.connect() as connection:
         for size in (65_536, 65_537):
-            found = connection.execute(f"SELECT {_is_short('x')} FROM (SELECT CAST(repeat('x', {size}) AS BLOB) AS x)")
+            found = connection.execute(f"SELECT {is_short('x')} FROM (SELECT CAST(repeat('x', {size}) AS BLOB) AS x)")
             assert found.fetchall() == [(size == 65_536,)]
-    assert short("x") == guarded("x", "binary") == f"CASE WHEN {_is_short('x')} THEN x END"
+    assert short("x") == guarded("x", "binary") == f"CASE WHEN {is_short('x')} THEN x END"
 
 
 def test_a_delta_of_one_is_the_largest_below() -> None:
@@ -325,7 +325,7 @@ def test_the_newest_files_of_a_folder_are_looked_at(monkeypatch: pytest.MonkeyPa
 
 def test_who_examines_a_file_has_so_much_time_and_memory() -> None:
     words = (
-        "import resource\nfrom dphist.verification import isolated\nisolated._limit(0)\n"
+        "import resource\nfrom dphist.verification import isolated\nisolated.limit_process_for(0)\n"
         "print(*(resource.getrlimit(one)[0] for one in (resource.RLIMIT_CPU, resource.RLIMIT_AS)))"
     )
     done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True)

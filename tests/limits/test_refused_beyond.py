@@ -234,7 +234,7 @@ def test_a_decimal_of_a_frame_has_some_hundred_digits() -> None:
         "1E-400": True,
         "1E-401": False,
     }
-    assert {text: frames._number(Decimal(text)) is not None for text in ends} == ends
+    assert {text: frames.number_in(Decimal(text)) is not None for text in ends} == ends
 
 
 def test_of_standard_input_little_more_is_read_than_statements_may_have(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,7 @@ def test_coins_enclose_their_probabilities_closely(gamma: Fraction, bits: int) -
     with localcontext(prec=200, Emin=-(10**17), Emax=10**17):
         ratio = (-Decimal(gamma.numerator) / Decimal(gamma.denominator)).exp()
         digit, zero = (2**bits * p for p in (ratio / (1 + ratio), (1 - ratio) / (1 + ratio)))
-        for bounds, truth in ((exact._digit_bounds(gamma, bits), digit), (exact._zero_bounds(gamma, bits), zero)):
+        for bounds, truth in ((exact.digit_bounds(gamma, bits), digit), (exact.zero_bounds(gamma, bits), zero)):
             low, high = bounds
             assert 0 <= low <= truth <= high <= 2**bits
             assert high - low <= 2
@@ -68,7 +68,7 @@ def test_digits_and_coins_make_the_geometric_law(scale: float) -> None:
 def test_every_word_has_its_place() -> None:
     """Scale 1/8: no digits. Zero, a sign, one coin that goes on and one that ends it."""
     law = DiscreteLaplace(Fraction(1, 8))
-    (low, _), (going_on, _) = exact._zero_bounds(Fraction(8), 64), exp_bounds(Fraction(8), 64)
+    (low, _), (going_on, _) = exact.zero_bounds(Fraction(8), 64), exp_bounds(Fraction(8), 64)
     for words, value in (
         ([0], 0),
         ([low - 1], 0),
@@ -84,8 +84,8 @@ def test_every_word_has_its_place() -> None:
 
 def test_a_tie_is_decided_by_further_words() -> None:
     gamma = Fraction(8)
-    leading = exact._zero_bounds(gamma, 128)[0] >> 64
-    second = exact._zero_bounds(gamma, 192)[0] >> 64 & LAST_WORD
+    leading = exact.zero_bounds(gamma, 128)[0] >> 64
+    second = exact.zero_bounds(gamma, 192)[0] >> 64 & LAST_WORD
     for more, zero in (
         ([0], True),
         ([LAST_WORD], False),
@@ -93,7 +93,7 @@ def test_a_tie_is_decided_by_further_words() -> None:
         ([second, LAST_WORD], False),
     ):
         script = ScriptedEntropy([leading, *more])
-        assert exact.coins(lambda bits: exact._zero_bounds(gamma, bits), 1, script).tolist() == [zero]
+        assert exact.coins(lambda bits: exact.zero_bounds(gamma, bits), 1, script).tolist() == [zero]
         assert script.left == 0
 
 

@@ -15,7 +15,7 @@ from scipy import stats
 
 from dphist.errors import InvalidParameter
 from dphist.noise import exponential_top_k
-from dphist.noise.exponential import CHUNK, _ExactScore, _overlapping_runs, _score_bounds
+from dphist.noise.exponential import CHUNK, ExactScore, overlapping_runs, score_bounds
 from dphist.noise.testing import ScriptedEntropy, SeededEntropy
 from word_sources import drawn_from, words_from
 
@@ -139,7 +139,7 @@ def test_float_bounds_hold_and_are_narrow() -> None:
         [*edges, *generator.integers(1 << 20, LAST_WORD - (1 << 34), 300, dtype=np.uint64)], dtype=np.uint64
     )
     penalties = np.where(np.arange(words.size) % 2, 0.0, 12345.678)
-    low, high = _score_bounds(penalties, words)
+    low, high = score_bounds(penalties, words)
     assert np.all(high - low < 2.0**-15)
     assert np.median(high - low) < 2.0**-35
     with mp.workdps(50):
@@ -148,9 +148,7 @@ def test_float_bounds_hold_and_are_narrow() -> None:
                 -mp.mpf(float(penalties[index])) - mp.log(-mp.log1p(-mp.mpf(w) / 2**64)) for w in (word, word + 1)
             )
             assert low[index] <= smallest < largest <= high[index]
-    low, high = _score_bounds(
-        np.zeros(4), np.array([0, (1 << 20) - 1, LAST_WORD - (1 << 34) + 1, LAST_WORD], np.uint64)
-    )
+    low, high = score_bounds(np.zeros(4), np.array([0, (1 << 20) - 1, LAST_WORD - (1 << 34) + 1, LAST_WORD], np.uint64))
     assert np.all(np.isneginf(low))
     assert np.all(np.isposinf(high))
 
@@ -158,7 +156,7 @@ def test_float_bounds_hold_and_are_narrow() -> None:
 def test_exact_bounds_hold_and_shrink() -> None:
     for penalty in (Fraction(0), Fraction(10**18, 7)):
         for word in (0, 1, 12345, 1 << 63, LAST_WORD):
-            score = _ExactScore(penalty, word)
+            score = ExactScore(penalty, word)
             widths = []
             for _ in range(3):
                 with mp.workdps(120):
@@ -166,15 +164,15 @@ def test_exact_bounds_hold_and_shrink() -> None:
                     true = -mp.mpf(penalty.numerator) / penalty.denominator - mp.log(-mp.log1p(-middle))
                     assert score.low < Decimal(mp.nstr(true, 110)) < score.high
                 widths.append(score.high - score.low)
-                score._read_on(ScriptedEntropy([1 << 62]))
+                score.read_on(ScriptedEntropy([1 << 62]))
             assert widths[2] < widths[1] < widths[0]
 
 
 def test_runs_join_everything_that_overlaps() -> None:
     high = np.array([10.0, 9.0, 8.0, 5.0, 4.9, 1.0])
     low = np.array([9.5, 7.0, 7.5, 4.8, 4.7, 0.5])
-    assert list(_overlapping_runs(low, high)) == [slice(1, 3), slice(3, 5)]
-    assert list(_overlapping_runs(low[:1], high[:1])) == []
+    assert list(overlapping_runs(low, high)) == [slice(1, 3), slice(3, 5)]
+    assert list(overlapping_runs(low[:1], high[:1])) == []
 
 
 def test_empty_requests_give_nothing() -> None:

@@ -10,7 +10,7 @@ from noise_oracle import ALPHA, chi_square_p_value, rescaled
 
 from dphist.noise import DiscreteGaussian, DiscreteLaplace, Law, RoundedGaussian, TruncatedDiscreteLaplace, sample
 from dphist.noise.enclosure import exp_bounds
-from dphist.noise.sampling import CHUNK, BlockSampler, _Room, sampler_of
+from dphist.noise.sampling import CHUNK, BlockSampler, Room, sampler_of
 from dphist.noise.testing import ScriptedEntropy, SeededEntropy
 from word_sources import drawn_from, words_from
 
@@ -223,5 +223,5 @@ def test_floats_never_contradict_the_exact_decision(law: Law) -> None:
         exact = sampler.accepts_exactly(start, second, ScriptedEntropy(more))
         script = ScriptedEntropy([_first_word_of_block(sampler, block), second, *more])
         drawn = np.empty(1, dtype=np.int64)
-        accepted = sampler._propose(drawn, _Room(1), script)
+        accepted = sampler.propose(drawn, Room(1), script)
         assert bool(accepted) is exact

@@ -225,5 +225,5 @@ def test_whatever_the_search_finds_no_correlation_is_the_worst_answer(monkeypatc
     setting = design.Setting(1.0, 1e-5, 50, 1)
     plain, poor = design.design_for(setting, 0.0), design.design_for(setting, 30.0)
     assert poor.value(setting.weight) > plain.value(setting.weight)
-    monkeypatch.setattr(design, "_moved", lambda *_: poor)
+    monkeypatch.setattr(design, "moved", lambda *_: poor)
     assert design.best_design(setting) == plain

@@ -302,7 +302,7 @@ def test_the_fast_bound_is_never_below_the_sharp_one() -> None:
 
 def test_a_design_without_a_gap_stays_one() -> None:
     hopeless = design.Design(1.0, 0.1, math.inf)
-    assert design._sharpened(design.Setting(0.35, 1e-5, 100, 100), hopeless) is hopeless
+    assert design.sharpened(design.Setting(0.35, 1e-5, 100, 100), hopeless) is hopeless
 
 
 def test_the_sharper_bound_lowers_the_gap_where_mixed_cases_bind() -> None:
@@ -310,4 +310,4 @@ def test_the_sharper_bound_lowers_the_gap_where_mixed_cases_bind() -> None:
     s = design.smallest_independent_std(setting, 0.577) * 1.02
     gap = design.smallest_gap(setting, s, 0.577)
     assert setting.delta(s, 0.577, gap) <= 0.08
-    assert gap < design._fast_gap(setting, s, 0.577)
+    assert gap < design.fast_gap(setting, s, 0.577)

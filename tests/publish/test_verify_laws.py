@@ -123,7 +123,7 @@ def test_what_cannot_be_checked_has_failed(tmp_path: Path, monkeypatch: pytest.M
         raise ZeroDivisionError
 
     found = dp.release(EVENTS, **OPTIONS, max_groups=3)
-    monkeypatch.setitem(verification._KINDS, "dphist-release", stumbles)
+    monkeypatch.setitem(verification.KINDS, "dphist-release", stumbles)
     assert failed(tmp_path, found) == {"content"}
 
 

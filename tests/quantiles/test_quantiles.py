@@ -145,7 +145,7 @@ def test_no_groups_and_groups_at_once_and_in_parts(monkeypatch: pytest.MonkeyPat
     assert drawn(bins_of_records(0, empty, empty, empty), tree, TINY, (0.5,), 0.9).values.shape == (1, 0)
     bins = bins_of_records(9, np.arange(9), np.arange(9) % 8, np.arange(1, 10))
     whole = drawn(bins, tree, TINY, (0.5, 0.6), 0.9)
-    monkeypatch.setattr(trees, "_WALKS_AT_ONCE", 25)
+    monkeypatch.setattr(trees, "WALKS_AT_ONCE", 25)
     np.testing.assert_allclose(drawn(bins, tree, TINY, (0.5, 0.6), 0.9).values, whole.values, atol=1e-9)
 
 
@@ -266,7 +266,7 @@ def output_law(weights: list[int], scale: Fraction, silent: tuple[int, ...] = ()
     bins = bins_of_records(groups, np.repeat(np.arange(groups), 4), np.tile(range(4), groups), np.tile(weights, groups))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trees, "_draw", draw)
-        patch.setattr(trees, "_WALKS_AT_ONCE", 1 << 40)
+        patch.setattr(trees, "WALKS_AT_ONCE", 1 << 40)
         found = noisy_quantiles(bins, tree, DiscreteLaplace(scale), [0.3, 0.5], 0.5)
     assert found.low is not None
     assert found.high is not None

@@ -38,7 +38,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_whatever_happens_there_is_one_error_here(monkeypatch: pytest.MonkeyPatch, code: str) -> None:
-    monkeypatch.setattr(isolated, "_START", code)
+    monkeypatch.setattr(isolated, "START", code)
     with pytest.raises(dp.InvalidParameter, match=r"a released file at x\.csv that can be examined"):
         isolated.verify_apart("x.csv")
 
@@ -51,11 +51,11 @@ def test_errors_come_back_as_they_were(monkeypatch: pytest.MonkeyPatch, tmp_path
         dp.verify(path, head="0" * 64)
     assert str(apart.value) == str(here.value)
     answer = {"error": "UnusableLedger", "words": ["a ledger", "none", "make one."]}
-    monkeypatch.setattr(isolated, "_START", f"print({json.dumps(json.dumps(answer))})")
+    monkeypatch.setattr(isolated, "START", f"print({json.dumps(json.dumps(answer))})")
     with pytest.raises(dp.UnusableLedger, match=r"^Expected a ledger, got none\. Hint: make one\.$"):
         isolated.verify_apart(path)
     monkeypatch.setattr(
-        isolated, "_START", 'print(\'{"checks": [["a", null, "b"]], "state": "intact", "named": null}\')'
+        isolated, "START", 'print(\'{"checks": [["a", null, "b"]], "state": "intact", "named": null}\')'
     )
     assert isolated.verify_apart(path) == [Check("a", None, "b")]
     monkeypatch.setattr(sys, "executable", str(tmp_path / "no-python"))
@@ -97,11 +97,11 @@ def test_limits_end_a_process_that_works_or_grows_without_end() -> None:
     script = (
         "import sys; sys.path[:] = {path!r}\n"
         "from dphist.verification import isolated\n"
-        "isolated._LEAST_SECONDS, isolated._LEAST_MEMORY = 1, 100 << 20\n"
-        "isolated._limit(0)\n"
+        "isolated.LEAST_SECONDS, isolated.LEAST_MEMORY = 1, 100 << 20\n"
+        "isolated.limit_process_for(0)\n"
         "{code}\n"
     )
-    env = {**os.environ, **isolated._SETTINGS}
+    env = {**os.environ, **isolated.SETTINGS}
     for code, expected, said in (
         ("print(1, flush=True)\nwhile True: pass", -signal.SIGXCPU, b"1\n"),
         ("x = bytearray(50 << 20)\nprint(1, flush=True)\nx = bytearray(200 << 20)", 1, b"1\n"),

@@ -38,7 +38,7 @@ LOST: Final = 2.0
 """A noisy number of units below so many of its standard errors, and a half, may as well be that of nobody."""
 
 _UP: Final = 1 + 2.0**-48
-_WALKS_AT_ONCE: Final = 1 << 16
+WALKS_AT_ONCE: Final = 1 << 16
 _LEAST_REACH: Final = 0.1
 _MOST_REACH: Final = 400.0
 _REACHED: Final = 1 - 1e-12
@@ -207,7 +207,7 @@ def noisy_quantiles(
         shifts += [-reach, reach]
     walks = _Walks(np.tile(shifts, len(probabilities)), np.repeat(probabilities, len(shifts)))
     noise = _Noise(law, perturb)
-    size = max(1, _WALKS_AT_ONCE // len(walks.shifts))
+    size = max(1, WALKS_AT_ONCE // len(walks.shifts))
     positions, totals = np.empty((len(bins), len(walks.shifts))), np.empty(len(bins))
     for first in range(0, len(bins), size):
         part = slice(first, first + size)

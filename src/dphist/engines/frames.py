@@ -324,7 +324,7 @@ def _text(value: object) -> str | None:
             text.encode()
             return text
         if isinstance(value, numbers.Real | Decimal | np.bool):
-            return _number(value.item() if isinstance(value, np.generic) else value)
+            return number_in(value.item() if isinstance(value, np.generic) else value)
         if isinstance(value, dt.datetime) and value.tzinfo is not None:
             return str(value.astimezone(dt.UTC))
         if isinstance(value, dt.date | uuid.UUID | bytes) or (isinstance(value, dt.time) and value.tzinfo is None):
@@ -334,7 +334,8 @@ def _text(value: object) -> str | None:
     return None
 
 
-def _number(value: Any) -> str | None:
+def number_in(value: Any) -> str | None:
+    """A number of a frame as text; None for NaN and for one with too many digits."""
     if value != value:
         return None
     if value in (float("inf"), float("-inf")):

@@ -34,7 +34,7 @@ from dphist.errors import UnreadableSource
 LONGEST_LINE: Final = 2**20
 """Bytes of a record: a line in UTF-8 without marks at its start and without its line end. A longer one is dropped."""
 
-_BLOCK: Final = 2**23
+BLOCK: Final = 2**23
 _AHEAD: Final = 3
 _COMPRESSIONS: Final = {".gz": "gzip", ".zst": "zstd"}
 _LINE_FEED, _RETURN, _QUOTE = 10, 13, 34
@@ -144,7 +144,7 @@ def _lines_of(path: str, skip_first: bool, encoding: str = "utf-8") -> Iterator[
     with _open(path, encoding) as stream:
         left, skipping = b"", skip_first
         while True:
-            read = stream.read(_BLOCK)
+            read = stream.read(BLOCK)
             block = left + (read or (b"\n" if left and not left.endswith(b"\n") else b""))
             if skipping and block:
                 start = block.find(b"\n") + 1

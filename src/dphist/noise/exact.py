@@ -60,7 +60,7 @@ def add_exactly(values: NDArray[np.int64], law: DiscreteLaplace) -> NDArray[np.i
 
 def _fill(out: NDArray[np.int64], scale: Fraction, saturation: int, source: Entropy) -> None:
     out[...] = 0
-    others = np.flatnonzero(~coins(partial(_zero_bounds, 1 / scale), out.size, source))
+    others = np.flatnonzero(~coins(partial(zero_bounds, 1 / scale), out.size, source))
     signs = 1 - 2 * (source.words(others.size) >> np.uint64(63)).astype(np.int64)
     out[others] = signs * (np.minimum(_geometric(others.size, scale, saturation, source), saturation - 1) + 1)
 
@@ -73,7 +73,7 @@ def _geometric(n: int, scale: Fraction, most: int, source: Entropy) -> NDArray[n
     values = np.zeros(n, dtype=np.int64)
     for digit in range(digits):
         gamma = (1 << digit) / scale
-        values += coins(partial(_digit_bounds, gamma), n, source).astype(np.int64) << digit
+        values += coins(partial(digit_bounds, gamma), n, source).astype(np.int64) << digit
     gamma = (1 << digits) / scale
     running = np.arange(n)
     while running.size:
@@ -94,14 +94,14 @@ def coins(bounds: Bounds, n: int, source: Entropy) -> NDArray[np.bool_]:
     return shown
 
 
-def _zero_bounds(gamma: Fraction, bits: int) -> tuple[int, int]:
+def zero_bounds(gamma: Fraction, bits: int) -> tuple[int, int]:
     """Enclose 2^bits·(1 − r)/(1 + r), r = exp(−gamma): it falls with r."""
     low, high = exp_bounds(gamma, bits + _MORE_BITS)
     one = 1 << (bits + _MORE_BITS)
     return ((one - high) << bits) // (one + high), -((low - one << bits) // (one + low))
 
 
-def _digit_bounds(gamma: Fraction, bits: int) -> tuple[int, int]:
+def digit_bounds(gamma: Fraction, bits: int) -> tuple[int, int]:
     """Enclose 2^bits·r/(1 + r), r = exp(−gamma): it grows with r."""
     low, high = exp_bounds(gamma, bits + _MORE_BITS)
     one = 1 << (bits + _MORE_BITS)

@@ -106,7 +106,7 @@ class _Race:
         self.shortfalls = np.concatenate([self.shortfalls, *shortfalls])
         self.words = np.concatenate([self.words, *words])
         if self.positions.size > self.k:
-            low, high = _score_bounds(self.slope * self.shortfalls.astype(np.float64), self.words)
+            low, high = score_bounds(self.slope * self.shortfalls.astype(np.float64), self.words)
             self.floor = float(np.partition(low, low.size - self.k)[low.size - self.k])
             kept = high >= self.floor
             self.positions, self.shortfalls, self.words = self.positions[kept], self.shortfalls[kept], self.words[kept]
@@ -126,10 +126,10 @@ class _Race:
         """
         shortfalls = self.shortfalls[members]
         middle = np.partition(shortfalls, members.size // 2)[members.size // 2]
-        low, high = _score_bounds(self.slope * (shortfalls - middle).astype(np.float64), self.words[members])
+        low, high = score_bounds(self.slope * (shortfalls - middle).astype(np.float64), self.words[members])
         order = np.argsort(-high, kind="stable")
         members, low, high = members[order], low[order], high[order]
-        for run in _overlapping_runs(low, high):
+        for run in overlapping_runs(low, high):
             size = run.stop - run.start
             if run.start < k:
                 sort = self._sorted if _SMALL_RUN < size < members.size else self._sorted_exactly
@@ -139,7 +139,7 @@ class _Race:
     def _sorted_exactly(self, members: _Integers, _: int) -> list[int]:
         """These items of the race, best first, by comparisons that are proofs."""
         items = {
-            int(member): _ExactScore(self.coefficient * int(self.shortfalls[member]), int(self.words[member]))
+            int(member): ExactScore(self.coefficient * int(self.shortfalls[member]), int(self.words[member]))
             for member in members
         }
 
@@ -149,7 +149,7 @@ class _Race:
         return sorted(items, key=cmp_to_key(compare), reverse=True)
 
 
-def _score_bounds(penalties: _Floats, words: _Words) -> tuple[_Floats, _Floats]:
+def score_bounds(penalties: _Floats, words: _Words) -> tuple[_Floats, _Floats]:
     """Lower and upper bounds on −penalty − ln E, E = −ln(1 − W), W in [word, word + 1]/2^64.
 
     `penalties` are products of a rounded coefficient and a rounded integer, so off by 3·2^−53 of themselves. Let w be
@@ -166,7 +166,7 @@ def _score_bounds(penalties: _Floats, words: _Words) -> tuple[_Floats, _Floats]:
     return np.where(plain, score - error, -np.inf), np.where(plain, score + error, np.inf)
 
 
-def _overlapping_runs(low: _Floats, high: _Floats) -> Iterator[slice]:
+def overlapping_runs(low: _Floats, high: _Floats) -> Iterator[slice]:
     """The runs of two or more items, sorted by upper bound, largest first, that the bounds do not tell apart.
 
     A run ends where all lower bounds so far are above the next upper bound; so every item is above every item of
@@ -178,14 +178,14 @@ def _overlapping_runs(low: _Floats, high: _Floats) -> Iterator[slice]:
         yield slice(first, last + 1)
 
 
-class _ExactScore:
+class ExactScore:
     """−penalty − ln(−ln(1 − W)) with W known to `bits` bits, and the means to know it better."""
 
     def __init__(self, penalty: Fraction, word: int) -> None:
         self.penalty, self.leading, self.bits = penalty, word, 64
         self.low, self.high = self._enclose()
 
-    def compare(self, other: _ExactScore, entropy: Entropy) -> int:
+    def compare(self, other: ExactScore, entropy: Entropy) -> int:
         """1 if this score is the larger one, −1 if the other is; bits stay read, so answers never contradict."""
         while True:
             if self.low > other.high:
@@ -193,9 +193,10 @@ class _ExactScore:
             if self.high < other.low:
                 return -1
             coarse = self if self.bits <= other.bits else other
-            coarse._read_on(entropy)
+            coarse.read_on(entropy)
 
-    def _read_on(self, entropy: Entropy) -> None:
+    def read_on(self, entropy: Entropy) -> None:
+        """Draw 64 more bits."""
         self.leading, self.bits = self.leading << 64 | next_word(entropy), self.bits + 64
         self.low, self.high = self._enclose()
 

@@ -113,11 +113,11 @@ class BlockSampler:
 
     def fill(self, out: NDArray[np.int64], entropy: Entropy) -> None:
         """Fill an array with samples, a chunk of proposals at a time."""
-        room = _Room(min(CHUNK, out.size))
+        room = Room(min(CHUNK, out.size))
         done = 0
         while done < out.size:
             values = out[done : done + CHUNK]
-            accepted = self._propose(values, room, entropy)
+            accepted = self.propose(values, room, entropy)
             self._finish(values[:accepted])
             done += accepted
 
@@ -129,7 +129,7 @@ class BlockSampler:
         if self.blocks.shift:
             values += self.blocks.shift
 
-    def _propose(self, values: NDArray[np.int64], room: _Room, entropy: Entropy) -> int:
+    def propose(self, values: NDArray[np.int64], room: Room, entropy: Entropy) -> int:
         """Put accepted proposals at the front of `values` and return how many there are."""
         size = values.size
         if not self.blocks.rejects:
@@ -149,7 +149,7 @@ class BlockSampler:
         self._reject_outside(values, accepted)
         return _close_gaps(values, accepted)
 
-    def _draw_blocks(self, words: NDArray[np.uint64], room: _Room, entropy: Entropy) -> NDArray[np.int64]:
+    def _draw_blocks(self, words: NDArray[np.uint64], room: Room, entropy: Entropy) -> NDArray[np.int64]:
         """The table entry that each word draws. Overwrites `words`."""
         size = words.size
         entries = room.entries[:size]
@@ -167,7 +167,7 @@ class BlockSampler:
         return entries
 
     def _accept(
-        self, entries: NDArray[np.int64], seconds: NDArray[np.uint64], room: _Room, entropy: Entropy
+        self, entries: NDArray[np.int64], seconds: NDArray[np.uint64], room: Room, entropy: Entropy
     ) -> NDArray[np.bool_]:
         """Which proposals are accepted; leaves their positions in `room.positions`."""
         size = entries.size
@@ -225,7 +225,7 @@ class BlockSampler:
             accepted &= values >= -negative
 
 
-class _Room:
+class Room:
     """Working arrays of one call, reused for every chunk."""
 
     def __init__(self, size: int) -> None:

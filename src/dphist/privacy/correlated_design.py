@@ -122,7 +122,7 @@ def smallest_t(target_delta: float, max_groups: int, correlation: float, toleran
 def smallest_gap(setting: Setting, independent_std: float, correlation: float) -> float:
     """The smallest gap that meets the target with this noise; Infeasible if none does."""
     least = _floor_of_gap(setting, independent_std, correlation)
-    fast = _fast_gap(setting, independent_std, correlation)
+    fast = fast_gap(setting, independent_std, correlation)
     if fast <= least:
         return fast
 
@@ -133,7 +133,7 @@ def smallest_gap(setting: Setting, independent_std: float, correlation: float) -
     return edge(delta_at, setting.target_delta, fast, least, tolerance=1e-6)
 
 
-def _fast_gap(setting: Setting, independent_std: float, correlation: float, start: float = 0.0) -> float:
+def fast_gap(setting: Setting, independent_std: float, correlation: float, start: float = 0.0) -> float:
     """A gap that meets the target, the smallest by the fast bound; Infeasible if there is none. It may be near `start`."""
 
     def delta_at(gap: float, close: bool = False) -> float:
@@ -182,7 +182,7 @@ def _fast_design(setting: Setting, correlation: float) -> Design:
 
     def gap_at(independent_std: float) -> float:
         nonlocal t
-        gap = _fast_gap(setting, independent_std, correlation, t * independent_std)
+        gap = fast_gap(setting, independent_std, correlation, t * independent_std)
         t = gap / independent_std
         return gap
 
@@ -198,10 +198,11 @@ def _fast_design(setting: Setting, correlation: float) -> Design:
 
 def design_for(setting: Setting, correlation: float) -> Design:
     """The best design with this correlation."""
-    return _sharpened(setting, _fast_design(setting, correlation))
+    return sharpened(setting, _fast_design(setting, correlation))
 
 
-def _sharpened(setting: Setting, design: Design) -> Design:
+def sharpened(setting: Setting, design: Design) -> Design:
+    """The design with the gap of the sharp bound."""
     if math.isinf(design.gap):
         return design
     return replace(design, gap=smallest_gap(setting, design.independent_std, design.correlation))
@@ -214,14 +215,14 @@ def best_design(setting: Setting) -> Design:
     found by it. c = 0 is among them, so that the result is never worse than the sparse Gaussian.
     """
     floor = _floor(setting)
-    found = _moved(setting, _sharpened(setting, best_of(setting, _promising(setting, floor), floor)), floor)
+    found = moved(setting, sharpened(setting, best_of(setting, _promising(setting, floor), floor)), floor)
     if found.value(setting.weight) <= floor(0.0):
         return found
     plain = design_for(setting, 0.0)  # always among them: correlation never makes it worse
     return min(found, plain, key=lambda design: design.value(setting.weight))
 
 
-def _moved(setting: Setting, found: Design, floor: Callable[[float], float]) -> Design:
+def moved(setting: Setting, found: Design, floor: Callable[[float], float]) -> Design:
     """A better design near one that the fast bound found, by the sharper bound, where the mixed cases bind.
 
     At deltas around epsilon the two bounds have their minima at other correlations and other noise, by up to 5 % of the
@@ -295,7 +296,7 @@ def best_of(setting: Setting, correlations: Iterable[float], floor: Callable[[fl
 
     def quiet(correlation: float) -> float:
         least = smallest_independent_std(setting, correlation)
-        return Design(least, correlation, _fast_gap(setting, least, correlation)).value(setting.weight)
+        return Design(least, correlation, fast_gap(setting, least, correlation)).value(setting.weight)
 
     best, *others = sorted(correlations, key=floor)[:_MOST_DESIGNS]
     value = quiet(best) if others else 0.0

@@ -20,22 +20,22 @@ from dphist.errors import DphistError, EngineFailure, InvalidParameter
 from dphist.files import systems
 from dphist.verification.state import Checks
 
-_START: Final = (
+START: Final = (
     "import json, sys; asked = json.loads(sys.stdin.readline()); sys.path[:] = asked.pop('modules');"
     " from dphist.verification.isolated import answer; answer(**asked)"
 )
-_SETTINGS: Final = {
+SETTINGS: Final = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",  # the others reserve addresses by the gigabyte, which the limit counts
     "MALLOC_ARENA_MAX": "2",
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
 }
 
-_LEAST_SECONDS: Final = 7
+LEAST_SECONDS: Final = 7
 _SECONDS_PER_BYTE: Final = 1e-6
 """Of processor time. Reading JSON, the slowest, takes a tenth of that."""
 
-_LEAST_MEMORY: Final = 700 << 20
+LEAST_MEMORY: Final = 700 << 20
 _MEMORY_PER_BYTE: Final = 100
 """A compressed table of ten bytes a group takes four hundred a group to check."""
 
@@ -49,11 +49,11 @@ def verify_apart(path: str | Path, *, ledger: str | Path | None = None, head: st
     asked = {"path": str(path), "ledger": None if ledger is None else str(ledger), "head": head, "modules": sys.path}
     try:
         done = subprocess.run(  # noqa: S603, our own code: what a caller gave is its input
-            [sys.executable, "-I", "-c", _START],
+            [sys.executable, "-I", "-c", START],
             input=json.dumps(asked).encode(),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env={**os.environ, **_SETTINGS},
+            env={**os.environ, **SETTINGS},
             check=False,
         )
     except OSError as problem:
@@ -77,10 +77,10 @@ def answer(path: str, ledger: str | None, head: str | None) -> None:
     sys.meta_path.insert(0, _NoPandas())
     from dphist.verification.verify import verify
 
-    _limit(0)
+    limit_process_for(0)
     outcome: dict[str, Any]
     try:
-        _limit(_size_of(Path(path)))
+        limit_process_for(_size_of(Path(path)))
         checks = verify(path, ledger=ledger, head=head)
         told = [(check.name, check.passed, check.detail) for check in checks]
         outcome = {"checks": told, "state": checks.state, "named": checks.named}
@@ -108,6 +108,6 @@ def _size_of(path: Path) -> int:
         return 0
 
 
-def _limit(size: int) -> None:
+def limit_process_for(size: int) -> None:
     """What a file of this size may take."""
-    systems.limit_process(_LEAST_SECONDS + size * _SECONDS_PER_BYTE, max(_LEAST_MEMORY, size * _MEMORY_PER_BYTE))
+    systems.limit_process(LEAST_SECONDS + size * _SECONDS_PER_BYTE, max(LEAST_MEMORY, size * _MEMORY_PER_BYTE))

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _TINY: Final = 1e-300
 """Below it doubles lose digits, so that two versions of a numerical library may differ by more than the last ones."""
 
-_KINDS: Final[dict[str, Callable[[Stored, pa.Table], Findings]]] = {
+KINDS: Final[dict[str, Callable[[Stored, pa.Table], Findings]]] = {
     "dphist-answer": check_answer,
     "dphist-release": check_release,
     "dphist-top-k": check_top_k,
@@ -80,11 +80,11 @@ def verify(path: str | Path, *, ledger: str | Path | None = None, head: str | No
     stored = open_stored(Path(path))
     metadata = stored.metadata
     kind, version, keys = (metadata.get(name) for name in ("format", "version", "by"))
-    if str(kind) not in _KINDS:
+    if str(kind) not in KINDS:
         raise InvalidParameter("a file written by dphist release, sql, top-k or continual", ascii(kind)[:60])
     check_version(version, VERSION, "metadata", "verify it with that one, or publish it anew")
     table = stored.table(keys if isinstance(keys, list) else ())
-    findings = _check_content(_KINDS[str(kind)], stored, table)
+    findings = _check_content(KINDS[str(kind)], stored, table)
     content = [
         _check_file(stored),
         *_check_agreement(stored),

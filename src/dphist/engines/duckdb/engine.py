@@ -72,7 +72,7 @@ if TYPE_CHECKING:
 
 
 SKETCH_BLOCKS: Final = 64
-_UNREADABLE: Final = (duckdb.InvalidInputException, duckdb.ConversionException, duckdb.OutOfRangeException)
+UNREADABLE: Final = (duckdb.InvalidInputException, duckdb.ConversionException, duckdb.OutOfRangeException)
 _T = TypeVar("_T")
 
 
@@ -262,8 +262,8 @@ class DuckDBRecords:
         with interruptible(self.connection.interrupt):  # a reader in Python would turn it into an error of the source
             if self.attached.reread is None:
                 return without_leaks(work)
-            with suppress(*_UNREADABLE):
-                return without_leaks(work, let_through=_UNREADABLE)
+            with suppress(*UNREADABLE):
+                return without_leaks(work, let_through=UNREADABLE)
         with interruptible(self.connection.interrupt):
             without_leaks(self.attached.reread)
             return without_leaks(work)

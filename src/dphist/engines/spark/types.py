@@ -38,16 +38,17 @@ def guarded(sql: str, type_name: str, longest: int = LONGEST_KEY) -> str:
     if kind in ("float", "double"):
         return f"nanvl({sql}, CAST(NULL AS {kind}))"
     if kind in _TEXT:
-        return once(sql, lambda value: f"CASE WHEN {_is_short(value, longest)} THEN try_validate_utf8({value}) END")
+        return once(sql, lambda value: f"CASE WHEN {is_short(value, longest)} THEN try_validate_utf8({value}) END")
     return short(sql, longest) if kind == "binary" else in_range(sql, kind)
 
 
 def short(sql: str, longest: int = LONGEST_KEY) -> str:
     """A text or bytes over the limit as null."""
-    return once(sql, lambda value: f"CASE WHEN {_is_short(value, longest)} THEN {value} END")
+    return once(sql, lambda value: f"CASE WHEN {is_short(value, longest)} THEN {value} END")
 
 
-def _is_short(sql: str, longest: int = LONGEST_KEY) -> str:
+def is_short(sql: str, longest: int = LONGEST_KEY) -> str:
+    """A condition: the text has at most so many bytes."""
     return f"octet_length({sql}) <= {longest}"
 
 
@@ -70,7 +71,7 @@ def canonical(sql: str, type_name: str, role: str) -> str:
         return sql
     if kind in _TEXT or kind == "void":
         text = sql if kind == "string" else f"CAST({sql} AS STRING)"
-        return f"CASE WHEN {_is_short(sql)} THEN {text} END" if kind != "void" else text
+        return f"CASE WHEN {is_short(sql)} THEN {text} END" if kind != "void" else text
     if kind == "binary":
         return short(sql)
     if kind in ("float", "double"):
