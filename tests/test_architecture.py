@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from pathlib import Path
 
+import architecture
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -45,18 +45,27 @@ def test_every_package_is_named(page: Path) -> None:
     assert not [name for name in sorted(packages) if f"`{name}/`" not in text and f"`{name}`" not in text]
 
 
-def test_the_layers_are_those_that_are_checked() -> None:
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
-        "contracts"
-    ]
-    layers = next(contract["layers"] for contract in contracts if contract["type"] == "layers")
-    checked = [{name.strip().removeprefix("dphist.") for name in layer.split("|")} for layer in layers]
-    rows = re.findall(r"^\| (\d+) \| `(\w+)` \|", ARCHITECTURE.read_text(encoding="utf-8"), re.MULTILINE)
-    told: dict[int, set[str]] = {}
-    for number, name in rows:
-        told.setdefault(int(number), set()).add(name)
-    assert list(told) == list(range(1, len(checked) + 1))
-    assert list(told.values()) == checked
+def test_the_table_of_rooms_is_that_of_the_tree() -> None:
+    """Written anew by `python docs/code/architecture.py`."""
+    assert architecture.part(ARCHITECTURE.read_text(encoding="utf-8"), "rooms") == architecture.rooms()
+
+
+def test_what_a_row_names_is_in_a_file_that_it_names() -> None:
+    """Functions, classes and constants of "Where do I change"."""
+    rows = architecture.changes(ARCHITECTURE.read_text(encoding="utf-8"))
+    assert len(rows) > 30
+    for request, where in rows.items():
+        files = [
+            file
+            for place in architecture.places(where)
+            for file in ([place] if place.is_file() else place.rglob("*.*"))
+        ]
+        texts = [file.read_text(encoding="utf-8") for file in files if file.suffix in (".md", ".py", ".toml", ".yml")]
+        names = [name for name in re.findall(r"`@?([\w.]+)`", where) if FILE.fullmatch(name) is None]
+        parts = [part for name in names for part in name.split(".")]
+        assert files, request
+        assert not [part for part in parts if not any(re.search(rf"\b{part}\b", text) for text in texts)], request
+    assert set(architecture.KINDS) <= rows.keys()
 
 
 def test_a_wrong_path_would_be_found() -> None:

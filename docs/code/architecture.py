@@ -60,7 +60,6 @@ KINDS: Final = {
     "a page of the documentation": r"\bdocument|\bpages?\b",
     "a planted bug": r"\bmutants?\b|\bbugs?\b",
     "an input format": r"\bCSV\b|\bJSON\b|\bParquet\b",
-    "a progress phase": r"\bprogress\b",
 }
 """Words of the subjects of commits that make a change of this kind, by the request in the table."""
 

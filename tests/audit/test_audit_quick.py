@@ -67,8 +67,9 @@ def test_the_claim_holds_in_all_runs(claim: Claim) -> None:
     assert found.holds, found
 
 
-ELSEWHERE = {"bounds, pairs written", "sketches", "locality"}
-"""Each opens the engine dozens of times. The same is tested in tests/adaptive, tests/histogram and tests/locality."""
+ELSEWHERE = {"noise on every number", "contribution bounds", "bounds, pairs written", "sketches", "locality"}
+"""Each opens the engine dozens of times. The same is tested in tests/publish/test_drawn_laws.py,
+tests/engines/test_engine_bounding.py, tests/adaptive, tests/histogram and tests/locality."""
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from dphist.engines.query import NullKeys, parse_key
 from dphist.files.digests import VERSION
 from dphist.files.stored import validate
 from dphist.ledger.charge import Receipt
-from dphist.mechanisms import ContinualCounts, CorrelatedTopK, FromTop, Mechanism, Ranked
+from dphist.mechanisms import ContinualCounts, CorrelatedTopK, FromTop, Ranked
 from dphist.planning import Plan, storage
 from dphist.planning.describe import guarantee, in_some_groups, rates, stream_guarantee
 from dphist.planning.top_k import TopKPlan
@@ -149,7 +149,7 @@ def _plain(value: Any) -> Any:
         return value.isoformat(timespec="seconds")
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
-    if isinstance(value, Mechanism):
+    if hasattr(value, "parameters"):  # a mechanism
         return value.parameters()
     return value.to_data() if isinstance(value, Record | Receipt | Estimate | ChosenBounds) else value
 
