@@ -16,7 +16,7 @@ import pytest
 import dphist as dp
 from dphist import demo
 from dphist.mechanisms import Mechanism
-from dphist.run.running import RunningCounts
+from dphist.run.stream import RunningCounts
 
 PUBLIC = {name: getattr(dp, name) for name in dp.__all__ if not name.startswith("__")}
 FUNCTIONS = {name: one for name, one in PUBLIC.items() if inspect.isfunction(one)}

@@ -30,11 +30,10 @@ if TYPE_CHECKING:
     )
     from dphist.planning.plan import Plan, plan
     from dphist.planning.top_k import TopKPlan, plan_top_k
-    from dphist.run.answer import Answer
     from dphist.run.bounds import PrivateBounds, bounds
     from dphist.run.continual import Continual
     from dphist.run.job import release, select
-    from dphist.run.release import Release
+    from dphist.run.release import Answer, Release
     from dphist.run.session import Session
     from dphist.run.statistics import PrivateStatistic, stat
     from dphist.run.top_k import TopK, release_largest, top_k
@@ -90,7 +89,7 @@ __all__ = [
 # Loaded when it is first asked for: numerical libraries take a second, and planning needs no engine.
 _LAZY = {
     "AdaptiveGaussian": "dphist.mechanisms",
-    "Answer": "dphist.run.answer",
+    "Answer": "dphist.run.release",
     "Connection": "dphist.sql.connection",
     "connect": "dphist.sql.connection",
     "public": "dphist.sql.names",

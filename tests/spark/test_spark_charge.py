@@ -12,9 +12,9 @@ from spark_tables import EVENTS
 
 import dphist as dp
 from dphist.engines.spark.staging import Staging
+from dphist.files.formats import out_of_the_way
 from dphist.ledger import DataSet, Ledger
 from dphist.run.job import prepare
-from dphist.run.release import out_of_the_way
 from spark_sessions import frame, session
 from word_sources import words_from
 

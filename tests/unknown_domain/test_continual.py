@@ -198,10 +198,10 @@ def test_what_a_round_released_is_kept_for_the_report(tmp_path: Path, monkeypatc
     shown = made.add(batch(a=1), "6")
     assert [past for past, _ in shown.history()] == [1, 2, 3, 4, 5, 6]
     size = max(path.stat().st_size for path in (tmp_path / "s" / "rounds").iterdir())
-    monkeypatch.setattr("dphist.run.running._MOST_BYTES", size - 1)
+    monkeypatch.setattr("dphist.run.stream._MOST_BYTES", size - 1)
     with pytest.raises(InvalidParameter, match="a round of at most"):
         shown.history()
-    monkeypatch.setattr("dphist.run.running._MOST_BYTES", size)
+    monkeypatch.setattr("dphist.run.stream._MOST_BYTES", size)
     shown.report(tmp_path / "out.html")
     page = (tmp_path / "out.html").read_text()
     assert page.count("<polyline") == page.count("<polygon") == 2

@@ -12,8 +12,7 @@ from dphist.columns import joint_unit, kind_of, one_of
 
 if TYPE_CHECKING:
     from dphist.errors import DphistError
-    from dphist.run.answer import Answer
-    from dphist.run.release import Release
+    from dphist.run.release import Answer, Release
 
 
 def show(talk: Talk, answer: Answer, most: int | None) -> int:

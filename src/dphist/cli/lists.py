@@ -18,7 +18,7 @@ from dphist.planning.options import PlanOptions, SelectOptions
 from dphist.words import printable
 
 if TYPE_CHECKING:
-    from dphist.run.running import RunningCounts
+    from dphist.run.stream import RunningCounts
 
 _BUDGET = declared(PlanOptions, "epsilon", "delta")
 _RECORDS = declared(SelectOptions, "by", "where", "null_keys")

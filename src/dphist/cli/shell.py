@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from prompt_toolkit.lexers import Lexer
     from prompt_toolkit.output import Output
 
-    from dphist.run.answer import Answer
-    from dphist.run.release import Release
+    from dphist.run.release import Answer, Release
     from dphist.sql.connection import Connection
 
 WELCOME: Final = "A statement ends with a semicolon. Tab completes, .help lists commands, Ctrl-D leaves."

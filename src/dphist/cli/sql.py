@@ -23,7 +23,7 @@ from dphist.errors import DphistError, InvalidParameter, MissingExtra
 from dphist.words import did_you_mean, printable
 
 if TYPE_CHECKING:
-    from dphist.run.answer import Answer
+    from dphist.run.release import Answer
     from dphist.sql.connection import Connection
     from dphist.sql.script import Script
 

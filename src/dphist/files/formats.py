@@ -8,18 +8,24 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterable
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dphist.errors import InvalidParameter
-from dphist.files.digests import FILE, seal, with_content
+from dphist.files.digests import FILE, seal, with_content, without_content
+from dphist.files.interruption import held, note_output, undone
 from dphist.files.outputs import OTHER_NAME, OVERWRITE, check_outputs, check_precious, replacements
 from dphist.files.spreadsheet import ESCAPED, escaped_table
+
+if TYPE_CHECKING:
+    from dphist.engines.base import StoredTable
 
 METADATA_KEY: Final = b"dphist"
 FOLDER_METADATA: Final = "_dphist"
@@ -133,3 +139,51 @@ def sha256(path: Path) -> str:
     """The digest of a file."""
     with path.open("rb") as data:
         return hashlib.file_digest(data, "sha256").hexdigest()
+
+
+def write_folder(
+    table: StoredTable,
+    metadata: dict[str, Any],
+    path: str,
+    *,
+    inputs: Iterable[Path] = (),
+    overwrite: bool = False,
+    raw_csv: bool = False,
+) -> None:
+    """Let an engine write a folder of files with the metadata in it. The one before it comes back if that fails."""
+    kind = format_of(Path(path))
+    check_folder(path, None, inputs=inputs, overwrite=overwrite)
+    escape = escapes(kind, raw_csv=raw_csv)
+    text = json.dumps(without_content({**metadata, **({ESCAPED: True} if escape else {})}), allow_nan=False)
+    with out_of_the_way(local(path)):
+        table.save(path, kind, text, FOLDER_METADATA, escape=escape)
+
+
+@contextmanager
+def out_of_the_way(folder: Path | None) -> Iterator[None]:
+    """Put a folder aside while another is written in its place; it comes back if that fails, and is deleted if not."""
+    if folder is None:
+        yield
+        return
+    done = False
+
+    def put_aside() -> Path | None:
+        if not folder.exists():
+            return None
+        aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        folder.rename(aside / folder.name)
+        return aside
+
+    def put_back(aside: Path | None) -> None:
+        if not done:
+            shutil.rmtree(folder, ignore_errors=True)
+            if aside is not None and (aside / folder.name).exists():
+                (aside / folder.name).rename(folder)
+        if aside is not None:
+            shutil.rmtree(aside, ignore_errors=True)
+
+    with undone(put_aside, put_back):
+        yield
+        with held():
+            done = True
+            note_output(folder)

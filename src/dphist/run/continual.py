@@ -33,8 +33,7 @@ from dphist.planning.describe import check_neighbours, layout
 from dphist.planning.plan import STD_ERROR
 from dphist.planning.spends import Calibrated, Spend, spend_of_mechanism
 from dphist.run.job import choose_engine
-from dphist.run.running import RunningCounts, facts, is_recorded
-from dphist.run.stream import State
+from dphist.run.stream import RunningCounts, State, facts, is_recorded
 
 STATE = "state.arrow"
 _IN = "The batch {batch!a} is in, as round {round:,}; dphist continual show prints and writes its counts, at no cost."

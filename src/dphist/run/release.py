@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-import json
-import shutil
-import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,14 +16,11 @@ from dphist.engines.base import Order, StoredTable
 from dphist.engines.query import NullKeys
 from dphist.errors import InvalidParameter, MissingExtra
 from dphist.files import formats
-from dphist.files.digests import without_content
-from dphist.files.interruption import held, note_output, undone
 from dphist.files.outputs import write_text
-from dphist.files.spreadsheet import ESCAPED
 from dphist.ledger.charge import Receipt
 from dphist.planning import Plan
 from dphist.run.chosen_bounds import ChosenBounds
-from dphist.run.record import Record, ReleaseRecord
+from dphist.run.record import AnswerRecord, Record, ReleaseRecord
 from dphist.run.table import ORDERS
 from dphist.run.totals import Totals
 from dphist.run.withheld import Withheld
@@ -276,7 +268,7 @@ class Published(ABC):
         if self.stored is None:
             formats.write_table(self.table, self.metadata(), Path(path), **options)
         else:
-            write_folder(self.stored, self.metadata(), str(path), **options)
+            formats.write_folder(self.stored, self.metadata(), str(path), **options)
 
     def report(self, path: str | Path, *, overwrite: bool = False) -> None:
         """Write a report: one HTML file that needs no network or, by the name of the file, a summary as .md or .txt.
@@ -401,49 +393,52 @@ class Release(Published):
         )  # fmt: skip
 
 
-def write_folder(
-    table: StoredTable,
-    metadata: dict[str, Any],
-    path: str,
-    *,
-    inputs: Iterable[Path] = (),
-    overwrite: bool = False,
-    raw_csv: bool = False,
-) -> None:
-    """Let an engine write a folder of files with the metadata in it. The one before it comes back if that fails."""
-    kind = formats.format_of(Path(path))
-    formats.check_folder(path, None, inputs=inputs, overwrite=overwrite)
-    escape = formats.escapes(kind, raw_csv=raw_csv)
-    text = json.dumps(without_content({**metadata, **({ESCAPED: True} if escape else {})}), allow_nan=False)
-    with out_of_the_way(formats.local(path)):
-        table.save(path, kind, text, formats.FOLDER_METADATA, escape=escape)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class Answer(Published):
+    """The answer to a statement. releases: the private tables that it is computed from, each with its plan.
 
+    Example:
+        >>> con = dp.connect(tables={"events": "events.parquet"}, unit="user_id")
+        >>> answer = con.sql('''
+        ...     SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon = 1, delta = 1e-8, max_groups_contributed = 1)
+        ...       country, COUNT(DISTINCT user_id) AS people
+        ...     FROM events GROUP BY country''')
+        >>> answer.to_arrow().column_names
+        ['country', 'people', 'people_std_error']
+    """
 
-@contextmanager
-def out_of_the_way(folder: Path | None) -> Iterator[None]:
-    """Put a folder aside while another is written in its place; it comes back if that fails, and is deleted if not."""
-    if folder is None:
-        yield
-        return
-    done = False
+    held: pa.Table
+    statement: str
+    outer: str
+    releases: tuple[Release, ...]
+    created: dt.datetime
+    inputs: tuple[Path, ...] = field(default=(), repr=False)
 
-    def put_aside() -> Path | None:
-        if not folder.exists():
-            return None
-        aside = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
-        folder.rename(aside / folder.name)
-        return aside
+    @property
+    def table(self) -> pa.Table:
+        """The table as Arrow."""
+        return self.held
 
-    def put_back(aside: Path | None) -> None:
-        if not done:
-            shutil.rmtree(folder, ignore_errors=True)
-            if aside is not None and (aside / folder.name).exists():
-                (aside / folder.name).rename(folder)
-        if aside is not None:
-            shutil.rmtree(aside, ignore_errors=True)
+    @property
+    def epsilon(self) -> float:
+        """Of all private tables together, which protect the same unit."""
+        return self.record.epsilon
 
-    with undone(put_aside, put_back):
-        yield
-        with held():
-            done = True
-            note_output(folder)
+    @property
+    def delta(self) -> float:
+        """Of all private tables together, which protect the same unit."""
+        return self.record.delta
+
+    @property
+    def receipts(self) -> tuple[Receipt, ...]:
+        """The entries of the ledger that paid, if there is one."""
+        return tuple(release.receipt for release in self.releases if release.receipt is not None)
+
+    @property
+    def record(self) -> AnswerRecord:
+        """The statement, what is computed from the private tables, and everything public about each of these."""
+        releases = tuple(release.record for release in self.releases)
+        return AnswerRecord.model_construct(
+            created=self.created, statement=self.statement, outer=self.outer,
+            columns=tuple(self.table.column_names), releases=releases,
+        )  # fmt: skip

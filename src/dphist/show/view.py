@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from dphist import notebook
 from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
-from dphist.run.answer import Answer
-from dphist.run.release import Published, Release
-from dphist.run.running import RunningCounts, facts
+from dphist.run.release import Answer, Published, Release
+from dphist.run.stream import RunningCounts, facts
 from dphist.run.top_k import TopK
 from dphist.show import page
 from dphist.show.plots import plot_counts

@@ -21,8 +21,8 @@ from dphist.engines.base import Engine, Progress
 from dphist.engines.query import EngineOptions, PerformanceSettings
 from dphist.engines.relations import Derived
 from dphist.errors import InvalidParameter
-from dphist.run.answer import Answer
 from dphist.run.job import Job, prepare, prepare_selection
+from dphist.run.release import Answer
 from dphist.sql.names import Table, doubtful, scope_of, tables_of
 from dphist.sql.options import in_words_of_sql
 from dphist.sql.outer import bind, check_outer, outer_sql

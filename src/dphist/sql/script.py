@@ -19,9 +19,8 @@ from dphist.engines.relations import Combine, Filter, Fold, Join, Matching, Rela
 from dphist.engines.source import Files
 from dphist.errors import BudgetExceeded, DphistError, InvalidParameter
 from dphist.ledger.charge import UNPUBLISHED, Charge, open_charge, telling
-from dphist.run.answer import Answer
 from dphist.run.job import Job
-from dphist.run.release import Release
+from dphist.run.release import Answer, Release
 from dphist.run.strategies import explain
 from dphist.sql.expressions import in_statement
 from dphist.sql.names import Table
