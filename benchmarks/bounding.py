@@ -21,12 +21,13 @@ from pathlib import Path
 import duckdb
 
 from dphist.aggregates.measures import Lattice, Measure
+from dphist.aggregates.total import SumOfUnit
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.histogram import ContributionBounds
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 
 MAX_GROUPS = 10
-VALUE = Measure("sum", "value", 0.0, 100.0, lattice=Lattice(50.0, 2.0**-14))
+VALUE = SumOfUnit("value", 0.0, 100.0, lattice=Lattice(50.0, 2.0**-14))
 
 
 def generate(path: Path, rows: int) -> None:

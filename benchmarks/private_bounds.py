@@ -21,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dphist as dp
-from dphist.aggregates.measures import NoisyMeasure
+from dphist.aggregates.measures import Number
+from dphist.aggregates.noisy_sums import NoisyMeasure
 from dphist.engines.buckets import BUCKETS, LARGEST, OF_A_SIGN, SMALLEST
 from dphist.mechanisms.lattice import Kept
 from dphist.run.sizing import chosen_from
@@ -192,12 +193,13 @@ def noisy_sum(table: Table, noisy: NoisyMeasure, rng: np.random.Generator) -> ND
     """The recentred sums of a measure, in steps, of units with one record each."""
     measure = noisy.measure
     each = np.clip(table.values, measure.lower, measure.upper)
-    if measure.whole:
+    middle = measure.lower + measure.half
+    if isinstance(measure, Number):
         each = np.ones(len(each))
     elif measure.kind == "square":
-        each = (each - measure.middle) ** 2
+        each = (each - middle) ** 2
     missing = table.units - table.present if measure.kind in ("sum", "present") else 0.0  # who has no value adds 0
-    centre = measure.middle if measure.kind == "deviation" else measure.centre
+    centre = middle if measure.kind == "deviation" else measure.centre
     sums = table.added(each - centre) - missing * centre + rng.normal(0, noisy.noise_std, len(table.units))
     return np.asarray(np.rint(sums / measure.step), np.int64)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dphist.aggregates.measures import NoisyMeasure
+from dphist.aggregates.noisy_sums import NoisyMeasure
 from dphist.engines.base import Groups
 from dphist.engines.groups import LocalGroups
 from dphist.engines.memory import MemoryPairs, no_keys

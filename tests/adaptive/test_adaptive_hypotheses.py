@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from adaptive_tables import codes_of, counted, draw_sample, loose, rounds, table, zipf
-from dphist.aggregates.measures import Lattice, Measure, NoisyMeasure
+from dphist.aggregates.measures import Lattice
+from dphist.aggregates.noisy_sums import NoisyMeasure
+from dphist.aggregates.total import SumOfUnit
 from dphist.engines import memory as adaptive_pairs
 from dphist.engines.groups import LocalGroups
 from dphist.engines.memory import (
@@ -199,7 +201,7 @@ def test_a_group_must_be_strictly_above_the_threshold() -> None:
     assert found.columns["first"].tolist() == [11 << LATTICE_BITS]
 
 
-SUM = Measure("sum", "s", -100.0, 100.0, lattice=Lattice(0.0, 1.0))
+SUM = SumOfUnit("s", -100.0, 100.0, lattice=Lattice(0.0, 1.0))
 
 
 @pytest.mark.parametrize("sums", [(), (NoisyMeasure(SUM, RoundedGaussian(Fraction(3), 0)),)])
@@ -225,17 +227,15 @@ def test_the_whole_run_is_a_function_of_pairs_and_noise(sums: tuple[NoisyMeasure
 
 
 def test_sums_with_too_many_steps_are_refused() -> None:
-    fine = Measure("sum", "s", -100.0, 100.0, lattice=Lattice(0.0, 2.0**-25))
+    fine = SumOfUnit("s", -100.0, 100.0, lattice=Lattice(0.0, 2.0**-25))
     with pytest.raises(InvalidParameter, match="steps"):
         loose().require_drawable([fine])
 
 
 def test_noise_that_cannot_be_drawn_is_refused_before_any_data_is_read() -> None:
-    calibrate(1.0, 1e-8).require_drawable([Measure("sum", "s", 0.0, 1.0)])
+    calibrate(1.0, 1e-8).require_drawable([SumOfUnit("s", 0.0, 1.0)])
     with pytest.raises(Infeasible, match="noise on sum_s"):
-        calibrate(1.0, 1e-8).require_drawable(
-            [Measure("sum", "s", 0.0, 1.0, weight=1e-6, lattice=Lattice(0.0, 2.0**-30))]
-        )
+        calibrate(1.0, 1e-8).require_drawable([SumOfUnit("s", 0.0, 1.0, weight=1e-6, lattice=Lattice(0.0, 2.0**-30))])
     with pytest.raises(Infeasible, match="noise that can be drawn"):
         loose(threshold=2.0**30, std=2.0**29).require_drawable([])
     for law in ("gaussian", "laplace"):

@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 import dphist as dp
-from dphist.aggregates.measures import Lattice, Measure
+from dphist.aggregates.measures import Lattice
+from dphist.aggregates.total import SumOfUnit
 from dphist.cli.app import app
 from dphist.engines.duckdb.pairs import DuckDBPairs, SqlPairs
 from dphist.engines.histogram import ContributionBounds
@@ -27,7 +28,7 @@ from dphist.run.job import prepare
 from dphist.run.strategies import explain
 from duckdb_pairs import open_pairs
 
-MEASURE = Measure("sum", "value", 0.0, 10.0, lattice=Lattice(5.0, 2.0**-17))
+MEASURE = SumOfUnit("value", 0.0, 10.0, lattice=Lattice(5.0, 2.0**-17))
 
 
 def events(units: int, groups: int, degree: float, seed: int = 0) -> pa.Table:

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dphist.aggregates.measures import Lattice, Measure
+from dphist.aggregates.measures import Lattice
+from dphist.aggregates.total import SumOfUnit
 from dphist.engines import memory
 from dphist.engines.groups import LocalGroups
 from dphist.engines.memory import MemoryPairs, clip_factors, no_keys
@@ -159,7 +160,7 @@ def test_the_same_sums_by_hand(power: int) -> None:
 # Engines
 
 
-SUM = Measure("sum", "value", -4.0, 4.0, lattice=Lattice(0.0, 2.0**-10))
+SUM = SumOfUnit("value", -4.0, 4.0, lattice=Lattice(0.0, 2.0**-10))
 QUERY = GroupByQuery("user", (Key("item"),), (SUM,))
 
 

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 import dphist as dp
 from adaptive_tables import chosen, codes_of, counted, draw_sample, true_counts, zipf
-from dphist.aggregates.measures import Column, one_error
+from dphist.aggregates.measures import Number
+from dphist.aggregates.noisy_sums import Column, one_error
 from dphist.engines.memory import MemoryPairs
 from dphist.mechanisms import AdaptiveGaussian, GroupMechanism, Voting
 from dphist.mechanisms.adaptive import calibrate
@@ -293,7 +294,7 @@ def test_sums_and_means_are_of_all_units(mechanism: str) -> None:
         pairs = heavy_and_light(seed)
         values = np.where(pairs.unit >= 60_000, 0.9, 0.2)
         steps = {
-            a.name: np.rint(((1.0 if a.whole else values) - a.centre) / a.step * np.ones(len(values))).astype(np.int64)
+            a.name: np.rint((np.where(isinstance(a, Number), 1.0, values) - a.centre) / a.step).astype(np.int64)
             for a in plan.request.measures
         }
         pairs = MemoryPairs.of_rows(pairs.unit, pairs.group, pairs.units, pairs.groups, None, steps)

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 import spark_sessions
-from dphist.aggregates.measures import Lattice, Measure
+from dphist.aggregates.measures import Amount, Lattice, Measure, Number
+from dphist.aggregates.total import SumOfUnit
 from dphist.engines.base import Engine as Engine
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.histogram import Histogram
@@ -67,7 +68,7 @@ def every_engine_given(
 Record = dict[str, Any]
 Groups = dict[tuple[Hashable, ...], tuple[int, ...]]
 
-MASK = Measure("sum", "bit", 0.0, 2.0**30, lattice=Lattice(0.0, 1.0))
+MASK = SumOfUnit("bit", 0.0, 2.0**30, lattice=Lattice(0.0, 1.0))
 """A sum that shows who is in a group, if the unit number i has 2^i as its value in one record of each group."""
 
 
@@ -116,8 +117,9 @@ def steps(measure: Measure, records: Sequence[Record]) -> int:
         return _whole(measure, min(len(records), measure.upper) - measure.centre)
     given = [record[measure.column] for record in records]
     values = [value for value in given if value is not None and not (isinstance(value, float) and math.isnan(value))]
-    if measure.whole:
+    if isinstance(measure, Number):
         return _whole(measure, min(len(values), measure.records) - measure.centre)
+    assert isinstance(measure, Amount)
     if not values:
         return _whole(measure, 0.0 - measure.centre) if measure.kind == "sum" else 0
     if measure.kind in ("sum", "mean"):

@@ -16,7 +16,10 @@ from engine_oracle import ENGINES, Engine, every_engine, groups_of, quick
 from relation_oracle import engine_rows, exact_total
 
 import dphist as dp
-from dphist.aggregates.measures import Lattice, Measure
+from dphist.aggregates.count import RowsOfUnit
+from dphist.aggregates.distinct import DistinctOfUnit
+from dphist.aggregates.measures import Lattice
+from dphist.aggregates.total import SumOfUnit
 from dphist.engines import engine_for, files_of
 from dphist.engines.base import BOUNDING, Reading
 from dphist.engines.duckdb.derived import public_rows
@@ -263,9 +266,9 @@ def test_a_unit_may_be_an_expression_of_the_tables_own_columns(engine: Engine) -
 
 
 MEASURES = (
-    Measure("sum", "v", 0.0, 16.0, lattice=Lattice(0.0, 2.0**-16)),
-    Measure("distinct", "w", 0.0, 2.0),
-    Measure("rows", None, 0.0, 3.0, lattice=Lattice(1.5, 0.5)),
+    SumOfUnit("v", 0.0, 16.0, lattice=Lattice(0.0, 2.0**-16)),
+    DistinctOfUnit("w", 0.0, 2.0),
+    RowsOfUnit(None, 0.0, 3.0, lattice=Lattice(1.5, 0.5)),
 )
 
 

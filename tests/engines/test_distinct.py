@@ -19,7 +19,8 @@ from engine_oracle import canonical, every_engine, groups_of, quick
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from dphist.aggregates.measures import Measure
+from dphist.aggregates.distinct import DistinctOfUnit
+from dphist.aggregates.total import SumOfUnit
 from dphist.engines.base import Engine
 from dphist.engines.dialect import DUCKDB as IN_DUCKDB
 from dphist.engines.dialect import SPARK, Dialect
@@ -44,7 +45,7 @@ def table(rows: Sequence[Row]) -> pa.Table:
 
 
 def query(most: int, **more: Any) -> GroupByQuery:
-    return GroupByQuery(unit="unit", by=(Key("key"),), measures=(Measure("distinct", "x", 0, most),), **more)
+    return GroupByQuery(unit="unit", by=(Key("key"),), measures=(DistinctOfUnit("x", 0, most),), **more)
 
 
 def counted(engine: Engine, rows: Sequence[Row], most: int, groups: int, seed: int = 5, **more: Any) -> dict[Any, Any]:
@@ -166,7 +167,7 @@ def test_who_has_few_values_is_counted_as_sql_counts(engine: Engine) -> None:
         del columns["day"]
     keys = ["a", "a", "a", "b", "b", "b", "other"]
     source = pa.table({"unit": [1, 1, 2, 2, 3, 4, 5], "key": keys, **columns})
-    measures = tuple(Measure("distinct", name, 0, 2) for name in columns)
+    measures = tuple(DistinctOfUnit(name, 0, 2) for name in columns)
     asked = GroupByQuery("unit", (Key("key"),), measures, public_keys=pa.table({"key": ["a", "b", "empty"]}))
     found = groups_of(engine.histogram(source, asked, ContributionBounds(3)))
     for (key,), (_, *numbers) in found.items():
@@ -241,8 +242,8 @@ def test_rows_in_another_order_give_the_same_values(crowded: list[Row]) -> None:
 
 def test_sums_beside_distinct_values_stay_as_they_are(crowded: list[Row]) -> None:
     rows = crowded[:60]
-    total = Measure("sum", "x", 0, 100)
-    both = (Measure("distinct", "x", 0, 2), total)
+    total = SumOfUnit("x", 0, 100)
+    both = (DistinctOfUnit("x", 0, 2), total)
     found = [
         DUCKDB.histogram(table(rows), GroupByQuery("unit", (Key("key"),), measures), ContributionBounds(1), seed=9)
         for measures in (both, (total,))
@@ -268,8 +269,8 @@ def test_a_source_that_can_be_read_only_once_is_read_once(form: str, crowded: li
 def test_bounds_are_whole_and_from_zero() -> None:
     for lower, upper in ((0, 1.5), (1, 2), (0, 2**21), (-1, 1)):
         with pytest.raises(InvalidParameter):
-            Measure("distinct", "x", lower, upper)
-    measure = Measure("distinct", "x", 0, 4)
+            DistinctOfUnit("x", lower, upper)
+    measure = DistinctOfUnit("x", 0, 4)
     assert (measure.centre, measure.step, measure.sensitivity_steps) == (0.0, 1.0, 4)
 
 

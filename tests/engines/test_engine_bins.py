@@ -25,15 +25,17 @@ from hypothesis import strategies as st
 from test_engine_oracle import SCHEMA, records
 
 from dphist.aggregates.measures import Measure
+from dphist.aggregates.quantile import BinsOfUnit
+from dphist.aggregates.total import SumOfUnit
 from dphist.engines.base import Arrays, Layout, Rows
 from dphist.engines.duckdb.engine import DuckDBRecords
 from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.engines.query import GroupByQuery, Key
 from dphist.mechanisms.tuning import ONE
 
-ONE_RECORD = Measure("bins", "value", -2.0, 6.0)
-FEW_RECORDS = Measure("bins", "value", 0.1, 0.7, records=3)
-SUM = Measure("sum", "value", -2.0, 6.0)
+ONE_RECORD = BinsOfUnit("value", -2.0, 6.0)
+FEW_RECORDS = BinsOfUnit("value", 0.1, 0.7, records=3)
+SUM = SumOfUnit("value", -2.0, 6.0)
 Bins = dict[tuple[Hashable, ...], dict[int, int]]
 
 
@@ -48,6 +50,7 @@ def expected_bins(
             pairs.setdefault((record["user"], *group), []).append(record["value"])
     found: Bins = {group: {} for group in listed or ()}
     tree = measure.tree
+    assert tree is not None
     for pair, given in pairs.items():
         values = [value for value in given if value is not None and not math.isnan(value)]
         into = found.setdefault(pair[1:], {})
@@ -107,7 +110,7 @@ def test_listed_groups_without_records_have_no_bins(engine: Engine) -> None:
 
 
 UNITS, ITEMS = 12, 9
-OWN = Measure("bins", "value", 0.0, 4096.0)
+OWN = BinsOfUnit("value", 0.0, 4096.0)
 """A bin for each number: which bins a group has says who is in it."""
 
 CROWD = pa.schema([("user", pa.int64()), ("item", pa.int64()), ("bit", pa.float64()), ("value", pa.float64())])
@@ -158,7 +161,7 @@ def test_one_unit_moves_the_bins_of_few_groups_by_no_more_than_its_sensitivity(e
         for number in range(40)
     ]
     every = [*crowd().to_pylist(), *greedy]
-    one, few = OWN, Measure("bins", "value", -5.0, 700.0, records=3)
+    one, few = OWN, BinsOfUnit("value", -5.0, 700.0, records=3)
     query = GroupByQuery("user", (Key("item"),), (one, few))
 
     def counted(without: int | None) -> dict[str, Bins]:

@@ -11,7 +11,11 @@ import pyarrow as pa
 import pytest
 from engine_oracle import MASK, Engine, Groups, Record, every_engine, expected, groups_of, quick, samples, table
 
-from dphist.aggregates.measures import Lattice, Measure
+from dphist.aggregates.count import Filled, Present, RecordWeight, RowsOfUnit
+from dphist.aggregates.mean import MeanOfUnit
+from dphist.aggregates.measures import Lattice
+from dphist.aggregates.spread import Deviation, Square
+from dphist.aggregates.total import SumOfUnit
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.duckdb.types import check_unit
 from dphist.engines.groups import in_order, local_groups, row_order
@@ -19,10 +23,10 @@ from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.engines.query import GroupByQuery, Key, parse_key
 from dphist.errors import InvalidParameter
 
-SUM = Measure("sum", "value", -2.0, 6.0, lattice=Lattice(2.0, 2.0**-18))
-MEAN = Measure("mean", "value", 1.0, 5.0, lattice=Lattice(3.0, 2.0**-19))
-ROWS = Measure("rows", None, 0.0, 3.0, lattice=Lattice(1.5, 0.5))
-LOPSIDED = Measure("sum", "other", -1.0, 6.0, lattice=Lattice(0.0, 2.0**-18))
+SUM = SumOfUnit("value", -2.0, 6.0, lattice=Lattice(2.0, 2.0**-18))
+MEAN = MeanOfUnit("value", 1.0, 5.0, lattice=Lattice(3.0, 2.0**-19))
+ROWS = RowsOfUnit(None, 0.0, 3.0, lattice=Lattice(1.5, 0.5))
+LOPSIDED = SumOfUnit("other", -1.0, 6.0, lattice=Lattice(0.0, 2.0**-18))
 MEASURES = (SUM, MEAN, ROWS, LOPSIDED)
 SCHEMA = pa.schema(
     [
@@ -243,15 +247,15 @@ def test_a_unit_that_reading_would_shorten_is_refused(kind: str) -> None:
 
 
 LEFT_OUT = (
-    Measure("sum", "value", 2.0, 3.0),
-    Measure("mean", "value", 1.0, 5.0),
-    Measure("filled", "text", 0.0, 1.0),
-    Measure("present", "value", 0.0, 1.0),
-    Measure("records", "value", 0.0, 1.0, records=3),
-    Measure("deviation", "value", -2.0, 6.0, records=3),
-    Measure("square", "value", -2.0, 6.0, records=3),
-    Measure("deviation", "other", -2.0, 6.0),
-    Measure("square", "other", -2.0, 6.0),
+    SumOfUnit("value", 2.0, 3.0),
+    MeanOfUnit("value", 1.0, 5.0),
+    Filled("text", 0.0, 1.0),
+    Present("value", 0.0, 1.0),
+    RecordWeight("value", 0.0, 1.0, records=3),
+    Deviation("value", -2.0, 6.0, records=3),
+    Square("value", -2.0, 6.0, records=3),
+    Deviation("other", -2.0, 6.0),
+    Square("other", -2.0, 6.0),
 )
 
 

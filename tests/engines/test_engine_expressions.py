@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dphist as dp
-from dphist.aggregates.measures import Lattice, Measure
+from dphist.aggregates.count import RowsOfUnit
+from dphist.aggregates.measures import Lattice
 from dphist.columns import joined_name, quoted, split_name, split_unit
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.histogram import ContributionBounds
@@ -252,7 +253,7 @@ def test_a_name_and_its_expression_are_joined_as_they_are_split(name: str, expre
 
 
 def test_queries_are_checked() -> None:
-    measure = Measure("rows", None, 0.0, 3.0, lattice=Lattice(1.5, 0.5))
+    measure = RowsOfUnit(None, 0.0, 3.0, lattice=Lattice(1.5, 0.5))
     wrong: list[Callable[[], object]] = [
         lambda: GroupByQuery("", (Key("a"),)),
         lambda: GroupByQuery("u", ()),

@@ -23,22 +23,27 @@ from engine_oracle import (
 )
 from hypothesis import strategies as st
 
-from dphist.aggregates.measures import LARGEST_SUM, Lattice, Measure
+from dphist.aggregates.count import Filled, Present, RecordWeight, RowsOfUnit
+from dphist.aggregates.mean import MeanOfUnit
+from dphist.aggregates.measures import Lattice, Measure
+from dphist.aggregates.numbers import LARGEST_SUM
+from dphist.aggregates.spread import Deviation, Square
+from dphist.aggregates.total import SumOfUnit
 from dphist.engines.histogram import ContributionBounds
 from dphist.engines.query import GroupByQuery, Key, parse_key
 
-SUM = Measure("sum", "value", -2.0, 6.0, lattice=Lattice(2.0, 2.0**-18))
-MEAN = Measure("mean", "value", 1.0, 5.0, lattice=Lattice(3.0, 2.0**-19))
-ROWS = Measure("rows", None, 0.0, 3.0, lattice=Lattice(1.5, 0.5))
+SUM = SumOfUnit("value", -2.0, 6.0, lattice=Lattice(2.0, 2.0**-18))
+MEAN = MeanOfUnit("value", 1.0, 5.0, lattice=Lattice(3.0, 2.0**-19))
+ROWS = RowsOfUnit(None, 0.0, 3.0, lattice=Lattice(1.5, 0.5))
 MEASURES = (SUM, MEAN, ROWS)
 AS_IN_SQL = (
-    Measure("sum", "value", 2.0, 3.0, lattice=Lattice(1.5, 2.0**-19)),
-    Measure("mean", "value", 1.0, 5.0, lattice=Lattice(3.0, 2.0**-19)),
-    Measure("filled", "text", 0.0, 1.0),
-    Measure("present", "value", 0.0, 1.0),
-    Measure("records", "value", 0.0, 1.0, records=2),
-    Measure("deviation", "value", -2.0, 6.0, records=2),
-    Measure("square", "value", -2.0, 6.0, records=2),
+    SumOfUnit("value", 2.0, 3.0, lattice=Lattice(1.5, 2.0**-19)),
+    MeanOfUnit("value", 1.0, 5.0, lattice=Lattice(3.0, 2.0**-19)),
+    Filled("text", 0.0, 1.0),
+    Present("value", 0.0, 1.0),
+    RecordWeight("value", 0.0, 1.0, records=2),
+    Deviation("value", -2.0, 6.0, records=2),
+    Square("value", -2.0, 6.0, records=2),
 )
 
 SCHEMA = pa.schema(
@@ -222,7 +227,7 @@ def test_adding_doubles_would_let_the_order_of_rows_move_a_step(engine: Engine) 
 
 @every_engine
 def test_sums_saturate_at_a_public_limit(engine: Engine) -> None:
-    huge = Measure("sum", "value", 0.0, 2.0**40, lattice=Lattice(0.0, 1.0))
+    huge = SumOfUnit("value", 0.0, 2.0**40, lattice=Lattice(0.0, 1.0))
     rows = pa.table({"user": list(range(5)), "item": [1] * 5, "value": [2.0**40] * 5})
     histogram = engine.histogram(rows, GroupByQuery("user", (Key("item"),), (huge,)), ContributionBounds(1))
     assert histogram.sums["sum_value"].tolist() == [5 * 2**40]
@@ -233,7 +238,7 @@ def test_sums_saturate_at_a_public_limit(engine: Engine) -> None:
 def test_the_saturated_sum_of_the_plan(total: int) -> None:
     import duckdb
 
-    from dphist.engines.sql import saturated
+    from dphist.aggregates.numbers import saturated
 
     with duckdb.connect() as connection:
         ((got,),) = connection.sql(f"SELECT {saturated(f'CAST({total} AS HUGEINT)')}").fetchall()
@@ -259,7 +264,7 @@ def test_units_and_groups_survive_every_clash_of_names(engine: Engine) -> None:
     for position in range(0, len(names), step):
         name, column = names[position], names[position - step - 1]
         keys = [names[position - back] for back in range(1, step + 1)]
-        measure = Measure("sum", column, 0.0, 4.0, lattice=Lattice(2.0, 2.0**-19))
+        measure = SumOfUnit(column, 0.0, 4.0, lattice=Lattice(2.0, 2.0**-19))
         query = GroupByQuery(name, (*map(Key, keys), Key("k", _quoted(column))), (measure,))
         histogram = engine.histogram(rows, query, ContributionBounds(1))
         assert groups_of(histogram) == {(1,) * (step + 1): (1, 0), (2,) * (step + 1): (1, 0)}

@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dphist.aggregates.measures import Lattice, Measure
+from dphist.aggregates.measures import Lattice
+from dphist.aggregates.total import SumOfUnit
 from dphist.engines.base import Integers
 from dphist.engines.groups import LocalGroups
 from dphist.engines.memory import MemoryPairs
@@ -15,7 +16,7 @@ from dphist.mechanisms.tuning import LATTICE_BITS, ONE
 from duckdb_pairs import open_pairs
 
 GROUPS = 30
-SUM = Measure("sum", "value", -4.0, 4.0, lattice=Lattice(0.0, 1.0))
+SUM = SumOfUnit("value", -4.0, 4.0, lattice=Lattice(0.0, 1.0))
 QUERY = GroupByQuery("user", (Key("item"),), (SUM,))
 PLACES = pytest.mark.parametrize("in_memory", [True, False], ids=["memory", "sql"])
 

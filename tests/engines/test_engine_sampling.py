@@ -13,7 +13,8 @@ import pytest
 from engine_oracle import Engine, every_engine, groups_of, quick
 from scipy import stats
 
-from dphist.aggregates.measures import Lattice, Measure
+from dphist.aggregates.measures import Lattice
+from dphist.aggregates.total import SumOfUnit
 from dphist.engines.dialect import Dialect
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.histogram import ContributionBounds
@@ -53,7 +54,7 @@ def marginal_p_value(engine: Engine, keys: Sequence[str], limit: int, seed: int)
 COLUMNS, BITS = 20, 25
 """Units in the same five groups: each has a bit of its own in one of so many sums, which shows who is in a group."""
 
-MASKS = tuple(Measure("sum", f"bit_{place}", 0.0, 2.0**BITS, lattice=Lattice(0.0, 1.0)) for place in range(COLUMNS))
+MASKS = tuple(SumOfUnit(f"bit_{place}", 0.0, 2.0**BITS, lattice=Lattice(0.0, 1.0)) for place in range(COLUMNS))
 
 
 @cache

@@ -14,7 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 from engine_oracle import groups_of
 
-from dphist.aggregates.measures import Lattice, Measure
+from dphist.aggregates.measures import Lattice
+from dphist.aggregates.total import SumOfUnit
 from dphist.engines.base import BOUNDING, READING, SKETCHING
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.histogram import ContributionBounds
@@ -24,7 +25,7 @@ from dphist.errors import EngineFailure, InvalidParameter, UnreadableSource
 
 ENGINE = DuckDBEngine()
 KEY = GroupByQuery("user", (Key("key"),))
-SUM = Measure("sum", "v", 0.0, 16.0, lattice=Lattice(0.0, 2.0**-16))
+SUM = SumOfUnit("v", 0.0, 16.0, lattice=Lattice(0.0, 2.0**-16))
 KEY_SUM = GroupByQuery("user", (Key("key"),), (SUM,))
 
 
@@ -241,7 +242,7 @@ def test_errors_name_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(InvalidParameter, match="numbers in 'day', got the type VARCHAR"):
         run(
             path,
-            GroupByQuery("user_id", (Key("URL"),), (Measure("sum", "day", 0.0, 1.0, lattice=Lattice(0.5, 2.0**-20)),)),
+            GroupByQuery("user_id", (Key("URL"),), (SumOfUnit("day", 0.0, 1.0, lattice=Lattice(0.5, 2.0**-20)),)),
         )
     with pytest.raises(InvalidParameter, match="a column that exists, got 'current_date'"):
         run(path, GroupByQuery("user_id", (parse_key("d=current_date"),)))

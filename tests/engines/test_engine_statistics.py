@@ -23,7 +23,8 @@ import pyarrow.parquet as pq
 import pytest
 from engine_oracle import groups_of
 
-from dphist.aggregates.measures import Lattice, Measure
+from dphist.aggregates.measures import Lattice
+from dphist.aggregates.total import SumOfUnit
 from dphist.engines.duckdb import engine as duckdb_engine
 from dphist.engines.duckdb import session as sessions
 from dphist.engines.duckdb.engine import DuckDBEngine
@@ -127,7 +128,7 @@ def pairs(path: Any, unit: str, key: str) -> tuple[Any, ...]:
     return bounded, sorted(map(repr, groups.to_pylist())), sums, keys, degrees
 
 
-TOTAL = Measure("sum", "lie", 0.0, 8.0, lattice=Lattice(0.0, 1.0))
+TOTAL = SumOfUnit("lie", 0.0, 8.0, lattice=Lattice(0.0, 1.0))
 USES: dict[str, Callable[[Any, Lie], Any]] = {
     "key": lambda path, lie: histogram(path, "row", "lie"),
     "unit": lambda path, lie: histogram(path, "lie", "other", want_total=True),

@@ -25,7 +25,9 @@ from engine_oracle import (
 )
 from hypothesis import strategies as st
 
+from dphist.aggregates.mean import MeanOfUnit
 from dphist.aggregates.measures import Lattice, Measure
+from dphist.aggregates.total import SumOfUnit
 from dphist.columns import Unit
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.histogram import ContributionBounds, Histogram
@@ -96,8 +98,8 @@ UNITS: Final[dict[Unit, list[str | Callable[[Record], Any]]]] = {
     ("last", "month=date_trunc('month', day)"): ["last", month],
     "name=first": ["first"],
 }
-REVENUE: Final = Measure("sum", "revenue", -8.0, 8.0, lattice=Lattice(0.0, 2.0**-16), expression="price * quantity")
-SPENT: Final = Measure("mean", "spent", 0.0, 4.0, lattice=Lattice(2.0, 2.0**-19), expression="coalesce(price, 1) + 1")
+REVENUE: Final = SumOfUnit("revenue", -8.0, 8.0, lattice=Lattice(0.0, 2.0**-16), expression="price * quantity")
+SPENT: Final = MeanOfUnit("spent", 0.0, 4.0, lattice=Lattice(2.0, 2.0**-19), expression="coalesce(price, 1) + 1")
 
 
 def with_values(record: Record) -> Record:
@@ -215,7 +217,7 @@ def test_a_step_that_fails_is_null_for_its_record_alone(
         {"first": text, "item": place, "price": 3.0, "quantity": value, "last": "u"}
         for place, (value, text) in enumerate(zip(values, ("no number", "12.5"), strict=True))
     ]
-    measure = Measure("mean", "x", 0.0, 16.0, lattice=Lattice(0.0, 2.0**-10), expression=expression)
+    measure = MeanOfUnit("x", 0.0, 16.0, lattice=Lattice(0.0, 2.0**-10), expression=expression)
     histogram = engine.histogram(
         table(rows, SCHEMA), GroupByQuery("last", (Key("item"),), (measure,)), ContributionBounds()
     )
@@ -249,9 +251,9 @@ def test_values_must_be_numbers_by_their_type_and_expressions_need_a_name(engine
         engine.histogram(table([], SCHEMA), GroupByQuery("last", (Key("item"),), (measure,)), ContributionBounds())
 
     with pytest.raises(InvalidParameter, match=r"numbers in 'lower\(first\)'"):
-        count(Measure("sum", "x", 0.0, 1.0, expression="lower(first)"))
+        count(SumOfUnit("x", 0.0, 1.0, expression="lower(first)"))
     with pytest.raises(InvalidParameter, match="needs a name"):
-        count(Measure("sum", "price*quantity", 0.0, 1.0))
+        count(SumOfUnit("price*quantity", 0.0, 1.0))
 
 
 def test_a_column_with_a_bracket_in_its_name_is_quoted_under_a_name() -> None:

@@ -11,7 +11,7 @@ import pytest
 from engine_oracle import Engine, every_engine
 
 import dphist as dp
-from dphist.aggregates.measures import Measure
+from dphist.aggregates.distinct import DistinctOfUnit
 from dphist.engines import distinct
 from dphist.engines.dialect import DUCKDB
 from dphist.engines.duckdb.engine import DuckDBEngine
@@ -46,7 +46,7 @@ def test_of_the_pairs_of_a_release_as_many_are_sampled(most: int) -> None:
 def test_a_list_of_values_has_a_length(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 3,000 values some 114 are on it: enough for who is alone, and not for who wants more than others leave."""
     monkeypatch.setattr(distinct, "MOST_VALUES", 25)
-    query = GroupByQuery("user", (Key("group"),), (Measure("distinct", "x", 0, 30),))
+    query = GroupByQuery("user", (Key("group"),), (DistinctOfUnit("x", 0, 30),))
     found = engine.histogram(VALUES, query, ContributionBounds(1), seed=1)
     assert found.sums["distinct_x"].tolist() == [60]
     with DuckDBEngine().open(VALUES, query, seed=1) as records:

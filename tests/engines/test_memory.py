@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dphist.aggregates.measures import Measure
+from dphist.aggregates.total import SumOfUnit
 from dphist.engines.base import Arrays, Layout, Rows
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.duckdb.session import leave_room, memory_limit, session
@@ -47,7 +47,7 @@ def test_keys_that_stayed_in_the_engine_belong_to_their_counts() -> None:
     number = rng.integers(0, 150_000, rows)
     items = pa.array(number, mask=number % 101 == 0)
     table = pa.table({"user": rng.integers(0, 40_000, rows), "item": items, "kind": [f"k{n % 3}" for n in number]})
-    query = GroupByQuery("user", (Key("item"), Key("kind")), (Measure("sum", "user", 0, 10),))
+    query = GroupByQuery("user", (Key("item"), Key("kind")), (SumOfUnit("user", 0, 10),))
     bounds = ContributionBounds(4)
     with DuckDBEngine().open(table, query, seed=5) as records:
         before = memory_limit(records.connection)

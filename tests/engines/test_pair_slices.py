@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dphist.aggregates.measures import Lattice, Measure
+from dphist.aggregates.measures import Lattice
+from dphist.aggregates.total import SumOfUnit
 from dphist.engines import memory
 from dphist.engines.base import Integers
 from dphist.engines.memory import CodedPairs, MemoryPairs
@@ -26,7 +27,7 @@ Units = list[dict[int, int]]
 
 EDGES = np.array([1, ONE // 2, ONE, 3 * ONE, 9 * ONE])
 BOUNDS = (ONE**2, 3 * ONE**2)
-MEASURE = Measure("sum", "value", -(2.0**20), 2.0**20, lattice=Lattice(0.0, 1.0))
+MEASURE = SumOfUnit("value", -(2.0**20), 2.0**20, lattice=Lattice(0.0, 1.0))
 
 
 def by_hand(units: Units, groups: int, most: int, weights: Integers) -> dict[str, list[int]]:

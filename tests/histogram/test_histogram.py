@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from dphist.aggregates.base import Aggregate
-from dphist.aggregates.measures import Lattice, Measure, NoisyMeasure, NoisySum
+from dphist.aggregates.count import RowsOfUnit
+from dphist.aggregates.mean import Mean, MeanOfUnit
+from dphist.aggregates.measures import Lattice
+from dphist.aggregates.noisy_sums import NoisySum
+from dphist.aggregates.total import SumOfUnit
 from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.errors import InvalidParameter
-from dphist.noise import RoundedGaussian
 
 KEYS = pa.table({"country": ["secret", "x"]})
 COUNTS = np.array([3, 1])
@@ -32,7 +34,7 @@ def test_arrays_cannot_be_changed() -> None:
 
 
 def test_shapes_are_checked() -> None:
-    rows = Measure("rows", None, 0.0, 3.0, lattice=Lattice(1.5, 0.5))
+    rows = RowsOfUnit(None, 0.0, 3.0, lattice=Lattice(1.5, 0.5))
     for build in (
         lambda: Histogram(KEYS, np.array([1]), ContributionBounds()),
         lambda: Histogram(KEYS, np.array([1.0, 2.0]), ContributionBounds()),
@@ -48,7 +50,7 @@ def test_shapes_are_checked() -> None:
 
 
 def test_taking_groups_takes_everything_along() -> None:
-    rows = Measure("rows", None, 0.0, 3.0, lattice=Lattice(1.5, 0.5))
+    rows = RowsOfUnit(None, 0.0, 3.0, lattice=Lattice(1.5, 0.5))
     histogram = Histogram(KEYS, COUNTS, ContributionBounds(1), {"rows": np.array([7, 8])}, (rows,), total_units=4)
     taken = histogram.take(np.array([1]))
     assert taken.keys.to_pydict() == {"country": ["x"]}
@@ -61,7 +63,6 @@ def test_taking_groups_takes_everything_along() -> None:
 @pytest.mark.parametrize(
     "changed",
     [
-        {"kind": "median"},
         {"column": None},
         {"lower": 10.0},
         {"upper": float("inf")},
@@ -71,19 +72,20 @@ def test_taking_groups_takes_everything_along() -> None:
         {"lattice": Lattice(5.0, 0.0)},
         {"lattice": Lattice(5.0, 2.0**-39)},
         {"weight": 0.0},
-        {"kind": "mean", "lower": 1e12, "upper": 1e12 + 10},
+        {"kind": MeanOfUnit, "lower": 1e12, "upper": 1e12 + 10},
     ],
 )
-def test_measures_are_checked(changed: dict[str, object]) -> None:
-    right = {"kind": "sum", "column": "v", "lower": 0.0, "upper": 10.0}
-    assert Measure(**right).lattice == Lattice(5.0, 2.0**-17)  # type: ignore[arg-type]
+def test_measures_are_checked(changed: dict[str, Any]) -> None:
+    right: dict[str, Any] = {"column": "v", "lower": 0.0, "upper": 10.0}
+    assert SumOfUnit(**right).lattice == Lattice(5.0, 2.0**-17)
+    kind = changed.pop("kind", SumOfUnit)
     with pytest.raises(InvalidParameter):
-        Measure(**{**right, **changed})  # type: ignore[arg-type]
+        kind(**{**right, **changed})
 
 
 @pytest.mark.parametrize(("bound", "power"), [(1.0, 0), (1.5, 1), (2.0, 1), (1e6, 20), (2.0**-900, -900)])
 def test_the_lattice_of_records(bound: float, power: int) -> None:
-    measure = Measure("sum", "v", -bound, bound, lattice=Lattice(0.0, 2.0 ** (power - 20)))
+    measure = SumOfUnit("v", -bound, bound, lattice=Lattice(0.0, 2.0 ** (power - 20)))
     assert measure.record_step == 2.0 ** (power - 40)
 
 
@@ -104,15 +106,18 @@ def test_keys_bring_no_dictionary_and_no_shared_buffer_along(shared: str) -> Non
 def test_the_far_bound_decides() -> None:
     """A centre that is not in the middle: a unit moves the sum as far as the bound that is farther away."""
     for centre in (2.0, 8.0):
-        aggregate = Measure("sum", "v", 0.0, 10.0, lattice=Lattice(centre, 1.0))
+        aggregate = SumOfUnit("v", 0.0, 10.0, lattice=Lattice(centre, 1.0))
         assert aggregate.sensitivity_steps == 8
         assert aggregate.sensitivity == 8.0
 
 
 def test_a_mean_is_cut_to_its_bounds() -> None:
-    mean = Aggregate("mean", "v", 0.0, 10.0)
-    part = NoisySum(np.array([-900.0, 0.0, 900.0]), (np.ones(3),), np.full(3, 10.0), 1.0)
-    units = NoisySum(np.full(3, 5.0), (np.ones(3),), np.full(3, 10.0), 1.0)
-    noisy = [NoisyMeasure(measure, RoundedGaussian(Fraction(3), 0)) for measure in mean.measures]
-    (column,) = mean.columns({one.name: (one, of) for one, of in zip(noisy, (part, units), strict=True)})
+    mean = Mean("v", 0.0, 10.0)
+    values = np.array([-900.0, 0.0, 900.0]), np.full(3, 5.0)
+    (column,) = mean.columns(
+        {
+            measure.name: NoisySum(measure, part, (np.ones(3),), np.full(3, 10.0), 1.0)
+            for measure, part in zip(mean.measures, values, strict=True)
+        }
+    )
     assert column.values.tolist() == [0.0, 5.0, 10.0]

@@ -18,7 +18,11 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 import dphist as dp
+from dphist.aggregates.distinct import DistinctOfUnit
+from dphist.aggregates.mean import MeanOfUnit
 from dphist.aggregates.measures import Measure
+from dphist.aggregates.spread import Deviation, Square
+from dphist.aggregates.total import SumOfUnit
 from dphist.aggregates.tree import Bins, Tree, noisy_quantiles
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.duckdb.session import leave_room, memory_limit
@@ -85,26 +89,26 @@ ENDS = {"all": [math.inf], "much": [1e300], "both": [math.inf, -1e300], "little"
 """The values of each unit."""
 
 
-@pytest.mark.parametrize("of", ["sum", "mean"])
-def test_values_of_any_size_are_cut_before_they_are_added_up(of: Any) -> None:
+@pytest.mark.parametrize("of", [SumOfUnit, MeanOfUnit])
+def test_values_of_any_size_are_cut_before_they_are_added_up(of: type[Measure]) -> None:
     """In steps of at most 2^62, in either direction."""
     rows = [(unit, value) for unit, values in ENDS.items() for value in values]
     table = pa.table({"u": [unit for unit, _ in rows], "n": [value for _, value in rows]})
-    measure = Measure(of, "n", -1.0, 1.0)
+    measure = of("n", -1.0, 1.0)
     most = measure.sensitivity_steps
     steps = {unit: found[1] for unit, found in groups(table, "u", measure).items()}
     assert steps == {"all": most, "much": most, "both": 0, "little": -most, "nothing": -most}
     with DuckDBEngine().open(table, GroupByQuery("u", (Key("k", "1"),), (measure,))) as records:
-        sizes = records.sizes(1, of)
+        sizes = records.sizes(1)
     assert (sizes[0], sizes[len(sizes) // 2], sizes[-1], sizes.sum()) == (2, 1, 2, 5)
 
 
-@pytest.mark.parametrize("kind", ["deviation", "square"])
-def test_each_value_is_clamped_before_those_of_a_unit_are_added_up(kind: Any) -> None:
+@pytest.mark.parametrize("kind", [Deviation, Square])
+def test_each_value_is_clamped_before_those_of_a_unit_are_added_up(kind: type[Measure]) -> None:
     """For means and variances of records: 1 and -1 are as far from 0 as each other, 99 and -1 are not."""
     table = pa.table({"u": ["a", "a", "b", "b"], "n": [99.0, -1.0, 1.0, -99.0]})
-    found = groups(table, "u", Measure(kind, "n", -1.0, 1.0, records=2))
-    same = groups(table, "u", Measure(kind, "greatest", -1.0, 1.0, records=2, expression="greatest(least(n, 1), -1)"))
+    found = groups(table, "u", kind("n", -1.0, 1.0, records=2))
+    same = groups(table, "u", kind("greatest", -1.0, 1.0, records=2, expression="greatest(least(n, 1), -1)"))
     assert found == same
 
 
@@ -124,7 +128,7 @@ def test_an_election_has_room_for_so_many_values(monkeypatch: pytest.MonkeyPatch
     """Three units with two values each, of which each may have one."""
     monkeypatch.setattr("dphist.engines.duckdb.pairs.MOST_RELEASED", limit)
     table = pa.table({"u": [1, 1, 2, 2, 3, 3], "k": ["a"] * 6, "n": [1.0, 2.0] * 3})
-    query = GroupByQuery("u", (Key("k"),), (Measure("distinct", "n", 0, 1),))
+    query = GroupByQuery("u", (Key("k"),), (DistinctOfUnit("n", 0, 1),))
     with nullcontext() if fits else pytest.raises(dp.InvalidParameter, match=r"fewer than 2\^31"):
         assert DuckDBEngine().histogram(table, query, ONE_GROUP).sums["distinct_n"].tolist() == [2]
 

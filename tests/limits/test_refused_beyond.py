@@ -18,7 +18,11 @@ import pytest
 
 import dphist as dp
 from dphist import checks
-from dphist.aggregates.measures import Measure, NoisyMeasure
+from dphist.aggregates.count import Filled, RowsOfUnit
+from dphist.aggregates.distinct import DistinctOfUnit
+from dphist.aggregates.measures import Measure
+from dphist.aggregates.noisy_sums import NoisyMeasure
+from dphist.aggregates.total import SumOfUnit
 from dphist.aggregates.tree import Tree
 from dphist.cli.ledger import declared_cost
 from dphist.cli.sql import read_query
@@ -49,7 +53,7 @@ from dphist.privacy import truncated_laplace
 from dphist.privacy.composition import PrivacyCost
 from dphist.privacy.events import GaussianEvent
 
-SUM: dict[str, Any] = {"kind": "sum", "column": "n", "lower": 0.0, "upper": 1.0}
+SUM: dict[str, Any] = {"column": "n", "lower": 0.0, "upper": 1.0}
 LAPLACE = DiscreteLaplace(Fraction(3))
 PEOPLE = pa.table({"u": range(40), "n": [1.0] * 40})
 ROUNDS = calibrate_rounds(1.0, 1e-8)
@@ -57,8 +61,8 @@ PRIVATE = "SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(epsilon=1, delta=1e-8, max_g
 UP, DOWN = 1 + 2**-40, 1 - 2**-40
 
 
-def measure(**change: Any) -> Measure:
-    return Measure(**{**SUM, **change})
+def measure(kind: type[Measure] = SumOfUnit, **change: Any) -> Measure:
+    return kind(**{**SUM, **change})
 
 
 def stored_text(text: str) -> object:
@@ -102,7 +106,7 @@ def drawable(**change: Any) -> None:
 
 def drawable_sum(std: Any) -> None:
     """The same for a sum, of which a unit that is in many groups has 32 times the noise."""
-    noisy = NoisyMeasure(Measure("rows", None, 0.0, 2.0**20), RoundedGaussian(Fraction(std), 0))
+    noisy = NoisyMeasure(RowsOfUnit(None, 0.0, 2.0**20), RoundedGaussian(Fraction(std), 0))
     CountNoise("gaussian", 4.0, 2.5, 0.65).require_drawable([noisy])
 
 
@@ -128,11 +132,11 @@ LIMITS: dict[str, tuple[Call, Any, Any]] = {
     "epsilon of a composition": (lambda x: price(plan().mechanism.event(1.0), x), 30.0, 30.1),
     "a cost": (lambda x: PrivacyCost(x, 0.0, 0.0, 0.0, 0.0, 0.0), 1e140, 1.01e140),
     "a number of an event": (GaussianEvent, 1e140, 1.01e140),
-    "distinct values": (lambda x: measure(kind="distinct", upper=x), 2.0**20, 2.0**20 + 1),
-    "records of a unit": (lambda x: measure(kind="filled", records=x), 2**20, 2**20 + 1),
+    "distinct values": (lambda x: measure(kind=DistinctOfUnit, upper=x), 2.0**20, 2.0**20 + 1),
+    "records of a unit": (lambda x: measure(kind=Filled, records=x), 2**20, 2**20 + 1),
     "least weight": (lambda x: measure(weight=x), 1e-6, 0.99e-6),
     "weight": (lambda x: measure(weight=x), 1e6, 1.01e6),
-    "steps of a sum": (lambda x: measure(kind="rows", column=None, upper=x), 2.0**40, 2.0**40 + 2),
+    "steps of a sum": (lambda x: measure(kind=RowsOfUnit, column=None, upper=x), 2.0**40, 2.0**40 + 2),
     "sums": (lambda x: plan(sums={f"n{i}": (0, 1) for i in range(x)}), 16, 17),
     "quantiles": (lambda x: plan(quantiles={"n": ([i / 50 for i in range(1, x + 1)], 0, 1)}), 16, 17),
     "height of a tree": (lambda x: Tree(0, 1, x), 20, 21),
@@ -142,7 +146,7 @@ LIMITS: dict[str, tuple[Call, Any, Any]] = {
     "noise of a histogram": (lambda x: drawable(histogram_noise=x), 2.0**28, 2.0**28 * UP),
     "noise of a sum": (drawable_sum, 2**39, 2**39 + 1),
     "steps of a sum after rounds": (
-        lambda x: ROUNDS.require_drawable([measure(kind="rows", column=None, upper=x)]), 2.0**30, 2.0**30 + 2
+        lambda x: ROUNDS.require_drawable([measure(kind=RowsOfUnit, column=None, upper=x)]), 2.0**30, 2.0**30 + 2
     ),
     "q of a smallest q": (lambda x: truncated_laplace.smallest_q(x, 1e-100), 4e-10, 3.5e-10),
     "lattice bits": (lattice.check_lattice, 40, 41),

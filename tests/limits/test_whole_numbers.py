@@ -12,7 +12,7 @@ import pytest
 from records import LaplaceRecords
 
 import dphist as dp
-from dphist.aggregates.measures import Measure
+from dphist.aggregates.count import Filled
 from dphist.aggregates.tree import Tree
 from dphist.cli.output import Outputs
 from dphist.cli.plan import build
@@ -50,7 +50,7 @@ OBJECTS: tuple[Any, ...] = (
     ranked.calibrate(1.0, 1e-6, 3, 10),
     Tuning(),
     Tree(0.0, 1.0),
-    Measure("filled", "n", 0.0, 1.0),
+    Filled("n", 0.0, 1.0),
     PerformanceSettings(threads=2),
     ContributionBounds(2),
     ContributionBounds(2, 9),

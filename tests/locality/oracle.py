@@ -19,7 +19,7 @@ import pyarrow as pa
 from nasty_tables import UNIT
 from record_expressions import Expression, Value, number
 
-from dphist.aggregates.measures import Measure
+from dphist.aggregates.measures import Amount, Measure
 from dphist.columns import unit_of
 from dphist.engines.query import GroupByQuery, Key
 
@@ -245,6 +245,7 @@ def _steps(measure: Measure, records: Sequence[dict[str, Value]]) -> int:
     if measure.column is None:
         amount = float(len(records))
     else:
+        assert isinstance(measure, Amount)
         numbers = [x for x in (_double(record[measure.column]) for record in records) if x is not None]
         scaled = [min(max(x / measure.record_step, -(2.0**62)), 2.0**62) for x in numbers]
         total = float(sum(map(round, scaled)))

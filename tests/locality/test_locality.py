@@ -23,7 +23,10 @@ from oracle import Group, Part, Question, add_up, answer, tag_of, take_away, uni
 from record_expressions import EXPRESSIONS
 from writers import WRITERS, Writer
 
+from dphist.aggregates.count import RowsOfUnit
+from dphist.aggregates.mean import MeanOfUnit
 from dphist.aggregates.measures import Lattice, Measure
+from dphist.aggregates.total import SumOfUnit
 from dphist.engines.query import PerformanceSettings
 from dphist.engines.source import Files
 
@@ -38,9 +41,9 @@ NUMBERS = ("float64", "float32", "int", "decimal", "bool")
 
 def measures_of(column: str) -> tuple[Measure, ...]:
     return (
-        Measure("sum", column, -2.0, 6.0, lattice=Lattice(2.0, 2.0**-18)),
-        Measure("mean", column, 1.0, 5.0, lattice=Lattice(3.0, 2.0**-19)),
-        Measure("rows", None, 0.0, 3.0, lattice=Lattice(1.5, 0.5)),
+        SumOfUnit(column, -2.0, 6.0, lattice=Lattice(2.0, 2.0**-18)),
+        MeanOfUnit(column, 1.0, 5.0, lattice=Lattice(3.0, 2.0**-19)),
+        RowsOfUnit(None, 0.0, 3.0, lattice=Lattice(1.5, 0.5)),
     )
 
 

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dphist as dp
-from dphist.aggregates.measures import Measure
+from dphist.aggregates.count import RowsOfUnit
+from dphist.aggregates.total import SumOfUnit
 from dphist.errors import InvalidParameter
 from dphist.ledger.accountant import price
 from dphist.mechanisms.adaptive import AdaptiveGaussian
@@ -192,9 +193,9 @@ def test_what_makes_no_sense_is_refused() -> None:
 
 
 def test_sums_are_refined_before_they_are_scaled_down() -> None:
-    rows = Measure("rows", None, 0.0, 3.0)
+    rows = RowsOfUnit(None, 0.0, 3.0)
     assert sum_shift(rows) == 20 - rows.sensitivity_steps.bit_length()
-    assert sum_shift(Measure("sum", "x", 0.0, 1.0)) == 0
+    assert sum_shift(SumOfUnit("x", 0.0, 1.0)) == 0
 
 
 def test_what_is_told() -> None:

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 import dphist as dp
-from dphist.aggregates.base import Aggregate
-from dphist.aggregates.measures import Measure, pure_epsilon
+from dphist.aggregates.count import RowsOfUnit
+from dphist.aggregates.noisy_sums import pure_epsilon
+from dphist.aggregates.total import Sum
 from dphist.audit import laws
 from dphist.ledger.accountant import price
 from dphist.mechanisms import KnownDiscrete, KnownGroups, KnownLaplace
@@ -60,7 +61,7 @@ def test_discrete_noise_has_the_delta_it_claims(mechanism: KnownDiscrete) -> Non
 
 def test_a_count_and_a_sum_share_one_pure_epsilon() -> None:
     """One listed group whose sum the unit moves by its whole sensitivity, enumerated."""
-    measure = Measure("rows", None, 0, 3)
+    measure = RowsOfUnit(None, 0, 3)
     mechanism = KnownLaplace(4, 1, 1.6, sums_epsilon=1 / 1.6)
     law = mechanism.aggregate_law(measure)
     assert mechanism.covers([measure])
@@ -102,7 +103,7 @@ def test_what_is_charged_covers_the_law() -> None:
 def test_every_candidate_meets_any_budget(
     epsilon: float, delta: float, listed: int, share: float, weights: list[float], total: bool
 ) -> None:
-    aggregates = tuple(Aggregate("sum", f"c{i}", 0, 1 + i, weight) for i, weight in enumerate(weights))
+    aggregates = tuple(Sum(f"c{i}", 0, 1 + i, weight) for i, weight in enumerate(weights))
     groups = max(1, round(share * listed))
     request = Request(
         epsilon, delta, max_groups=groups, keys=listed, aggregates=aggregates, mechanism="laplace", total=total
@@ -224,6 +225,6 @@ def test_nonsense_is_refused() -> None:
     ):
         with pytest.raises(dp.InvalidParameter):
             build()
-    assert not KnownDiscrete(2, 1, 3.0).covers([Measure("rows", None, 0, 3)])
+    assert not KnownDiscrete(2, 1, 3.0).covers([RowsOfUnit(None, 0, 3)])
     assert "once" in KnownLaplace(1, 1, 1.0).assumption
     assert "3 keys" in KnownLaplace(3, 1, 1.0).assumption

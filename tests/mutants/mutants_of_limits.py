@@ -115,7 +115,7 @@ def guards() -> dict[str, tuple[Module, ast.expr]]:
 def bounds() -> dict[str, tuple[Module, ast.expr]]:
     """Where an engine leaves out what a unit has beyond so many groups or values, or more groups than there may be."""
     found: dict[str, tuple[Module, ast.expr]] = {}
-    for module in (one for one in modules() if one.file.startswith("engines/")):
+    for module in (one for one in modules() if one.file.startswith(("engines/", "aggregates/"))):
         places: list[ast.AST] = []
         for text in (node for node in module.parents if isinstance(node, ast.JoinedStr)):
             for before, value in pairwise(text.values):
@@ -133,7 +133,9 @@ def bounds() -> dict[str, tuple[Module, ast.expr]]:
 def clamps() -> dict[str, tuple[Module, ast.Call]]:
     """Where an engine clamps numbers, by the first argument."""
     found: dict[str, tuple[Module, ast.Call]] = {}
-    for module in (one for one in modules() if one.file.startswith("engines/") and "clamped(" in one.text):
+    for module in (
+        one for one in modules() if one.file.startswith(("engines/", "aggregates/")) and "clamped(" in one.text
+    ):
         calls = [node for node in module.parents if isinstance(node, ast.Call) and _last(node.func) == "clamped"]
         for key, node in numbered(module, list(calls), lambda _: "clamped").items():
             if isinstance(node, ast.Call) and key not in _NOT_LIMITED:

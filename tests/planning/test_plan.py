@@ -11,8 +11,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import dphist as dp
-from dphist.aggregates.base import Aggregate
-from dphist.aggregates.measures import Measure
+from dphist.aggregates.count import Rows
+from dphist.aggregates.total import Sum, SumOfUnit
 from dphist.mechanisms import GroupMechanism, KnownGroups
 from dphist.planning import storage
 from dphist.planning.choices import OBJECTIVES, Objective
@@ -241,7 +241,7 @@ def test_laplace_aggregates_spend_epsilon() -> None:
 
 def test_quantised_values_never_exceed_the_sensitivity() -> None:
     for lower, upper in [(0, 1), (-1e-9, 3e-9), (0.1, 0.30000000000000004), (-1e6, 7), (5, 6)]:
-        aggregate = Measure("sum", "x", lower, upper)
+        aggregate = SumOfUnit("x", lower, upper)
         assert math.log2(aggregate.step).is_integer()
         assert aggregate.sensitivity_steps * aggregate.step >= (upper - lower) / 2
         assert aggregate.sensitivity_steps <= 2**20 + 1
@@ -292,8 +292,8 @@ def test_bad_input_is_named(change: dict[str, object], message: str) -> None:
 
 def test_aggregates_are_checked_one_by_one() -> None:
     with pytest.raises(dp.InvalidParameter, match="a column for sums"):
-        Measure("sum", None, 0, 1)
-    twice = (Aggregate("sum", "x", 0, 1), Aggregate("sum", "x", 0, 2))
+        SumOfUnit(None, 0, 1)
+    twice = (Sum("x", 0, 1), Sum("x", 0, 2))
     with pytest.raises(dp.InvalidParameter, match="different names"):
         dp.planning.Request(epsilon=1, delta=1e-8, max_groups=1, aggregates=twice)
 
@@ -411,7 +411,7 @@ def made_for(**options: Any) -> GroupMechanism:
     return dp.plan(**{"epsilon": 1.0, "delta": 1e-9, **options}).mechanism
 
 
-ROWS = (Aggregate("rows", None, 0.0, 3.0),)
+ROWS = (Rows(None, 0.0, 3.0),)
 MISFITS: dict[str, tuple[dict[str, Any], Callable[[], GroupMechanism], str]] = {
     "no threshold": ({"keys": 20, "sparse": True}, lambda: made_for(keys=20), "a threshold is missing"),
     "another threshold": (

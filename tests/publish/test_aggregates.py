@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from fractions import Fraction
 from statistics import fmean, pvariance
 from typing import Any
 
@@ -16,11 +15,14 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import dphist as dp
-from dphist.aggregates import measures
-from dphist.aggregates.base import Aggregate, merge
-from dphist.aggregates.measures import Measure, NoisyMeasure, NoisySum
+from dphist.aggregates import KINDS, noisy_sums
+from dphist.aggregates.base import merge
+from dphist.aggregates.count import Rows
+from dphist.aggregates.noisy_sums import NoisySum
+from dphist.aggregates.quantile import Quantile
+from dphist.aggregates.spread import StandardDeviation, Variance
+from dphist.aggregates.total import SumOfUnit
 from dphist.mechanisms.laplace import laplace_quantile
-from dphist.noise import RoundedGaussian
 from example_numbers import examples
 from word_sources import words_from
 
@@ -36,7 +38,7 @@ def quiet(source: pa.Table, **options: Any) -> dict[Any, dict[str, float]]:
     """Without noise, by the key: a public list, so that no group is hidden, and nothing is withheld for its noise."""
     keys = sorted(set(source["key"].to_pylist()))
     with words_from(Middle()), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measures, "says_nothing", lambda errors, span: np.zeros(len(errors), np.bool_))
+        patch.setattr(noisy_sums, "says_nothing", lambda errors, span: np.zeros(len(errors), np.bool_))
         found = dp.release(source, unit="unit", by="key", keys=keys, epsilon=1, delta=1e-6, **options)
     return {row["key"]: row for row in found.to_arrow().to_pylist()}
 
@@ -140,13 +142,15 @@ def test_a_variance_of_records_is_the_plain_one_where_all_weigh_one() -> None:
 def test_the_shares_of_an_aggregate_are_those_of_its_measures(
     lower: float, width: float, weight: float, records: int
 ) -> None:
-    for kind in ("sum", "mean", "variance", "std", "count_of"):
-        bounds = (0.0, 1.0) if kind == "count_of" else (lower, lower + width)
-        one = Aggregate(kind, "x", *bounds, weight=weight, records=records)
+    for kind in KINDS:
+        bounds = (0.0, 1.0) if kind.from_zero else (lower, lower + width)
+        column, probabilities = None if kind is Rows else "x", (0.5,) if kind is Quantile else ()
+        own = records if kind.of_records else 1
+        one = kind(column, *bounds, weight=weight, records=own, probabilities=probabilities)
         assert sum(measure.weight for measure in one.measures) == pytest.approx(weight)
     both = [
-        Aggregate("variance", "x", lower, lower + width, 1.0, records),
-        Aggregate("std", "x", lower, lower + width, 2.0, records),
+        Variance("x", lower, lower + width, 1.0, records),
+        StandardDeviation("x", lower, lower + width, 2.0, records),
     ]
     measures = merge(both)
     assert len(measures) == 3
@@ -156,13 +160,12 @@ def test_the_shares_of_an_aggregate_are_those_of_its_measures(
 def test_a_sum_reaches_to_zero() -> None:
     """Who has no value adds 0, also where that is outside the bounds: the sensitivity says so."""
     for lower, upper, sensitivity in ((2.0, 3.0, 1.5), (-3.0, -2.0, 1.5), (-1.0, 3.0, 2.0), (0.0, 4.0, 2.0)):
-        assert Measure("sum", "x", lower, upper).sensitivity == sensitivity
+        assert SumOfUnit("x", lower, upper).sensitivity == sensitivity
 
 
 def test_errors_of_a_spread_are_those_of_repeated_noise() -> None:
     """To first order: noise on the three sums moves the variance as far as its standard error says."""
-    one = Aggregate("variance", "x", 0.0, 10.0)
-    noisy = {m.name: NoisyMeasure(m, RoundedGaussian(Fraction(1), 0)) for m in one.measures}
+    one = Variance("x", 0.0, 10.0)
     generator = np.random.default_rng(1)
     n, runs = 400.0, 20_000
     true = {"deviation": -300.0, "square": 800.0, "present": n / 2}
@@ -173,10 +176,10 @@ def test_errors_of_a_spread_are_those_of_repeated_noise() -> None:
     for measure in one.measures:
         std = stds[measure.kind]
         values = true[measure.kind] + generator.normal(0, std, runs)
-        parts[measure.name] = noisy[measure.name], NoisySum(values, (np.full(runs, std),), counts, count_std)
+        parts[measure.name] = NoisySum(measure, values, (np.full(runs, std),), counts, count_std)
     (column,) = one.columns(parts)
     assert column.values.std() == pytest.approx(column.std_errors.mean(), rel=0.05)
-    root = Aggregate("std", "x", 0.0, 10.0).columns(parts)[0]
+    root = StandardDeviation("x", 0.0, 10.0).columns(parts)[0]
     assert root.values.std() == pytest.approx(root.std_errors.mean(), rel=0.05)
 
 

@@ -17,9 +17,11 @@ from numpy.typing import NDArray
 
 import dphist as dp
 import spark_sessions
-from dphist.aggregates.measures import Measure
+from dphist.aggregates import SIZES
+from dphist.aggregates.measures import Of
+from dphist.aggregates.total import SumOfUnit
 from dphist.engines.base import Engine
-from dphist.engines.buckets import BUCKETS, LARGEST, OF_A_SIGN, SMALLEST, Of, upper_ends
+from dphist.engines.buckets import BUCKETS, LARGEST, OF_A_SIGN, SMALLEST, upper_ends
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
 from dphist.ledger.accountant import price
@@ -48,10 +50,9 @@ def bucket(size: float) -> int:
 
 
 def sizes(engine: Engine, table: pa.Table, of: Of, seed: int = 3) -> Counter[int]:
-    kind: Any = {"record": "deviation"}.get(of, of)
-    measure = Measure(kind, None if of == "rows" else "x", 0.0, 1.0)
+    measure = SIZES[of](None if of == "rows" else "x", 0.0, 1.0)
     with engine.open(table, GroupByQuery("unit", (Key("key"),), (measure,)), seed=seed) as records:
-        found = records.sizes(1, of)
+        found = records.sizes(1)
     assert len(found) == BUCKETS
     return Counter({int(place): int(found[place]) for place in np.flatnonzero(found)})
 
@@ -257,7 +258,7 @@ def test_chosen_bounds_are_bounds_that_a_measure_takes(lower: float, size: float
         assert cut.lower < cut.upper
         assert cut.noise > 0
         assert min(cut.bias, cut.spread) >= 0
-        Measure("sum", "x", cut.lower, cut.upper)
+        SumOfUnit("x", cut.lower, cut.upper)
 
 
 def test_what_no_release_can_use_is_refused_before_anything_is_read() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 import dphist as dp
 from command_line import dphist
-from dphist.aggregates.base import Aggregate
+from dphist.aggregates.distinct import Distinct
 from dphist.aggregates.measures import MOST_RECORDS
 from dphist.errors import DphistError, InvalidParameter
 from dphist.ledger import DataSet, Ledger
@@ -120,7 +120,7 @@ def test_plans_are_stored_and_read_with_it(tmp_path: Path) -> None:
 def test_an_aggregate_of_distinct_values_starts_at_zero() -> None:
     for lower, upper in ((1.0, 3.0), (0.0, 0.5)):
         with pytest.raises(DphistError):
-            Aggregate("distinct", "page", lower, upper)
+            Distinct("page", lower, upper)
 
 
 def test_the_command_line_writes_and_verifies_it(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import dphist as dp
-from dphist.aggregates.measures import Measure
+from dphist.aggregates.spread import Deviation
 from dphist.engines.buckets import BUCKETS, OF_A_SIGN, upper_ends
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.query import GroupByQuery, Key
@@ -47,9 +47,9 @@ FULL, SPARSE = table(3.0, UNITS), table(40.0, 250)
 @cache
 def exact(scale: float, kept: int) -> Integers:
     """How many units have a value of which size."""
-    query = GroupByQuery("unit", (Key("key"),), (Measure("deviation", "x", 0.0, 1.0),))
+    query = GroupByQuery("unit", (Key("key"),), (Deviation("x", 0.0, 1.0),))
     with DuckDBEngine().open(table(scale, kept), query) as records:
-        return records.sizes(1, "record")
+        return records.sizes(1)
 
 
 def noise_for(histogram: Integers) -> Noise:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import dphist as dp
-from dphist.aggregates.base import Aggregate
+from dphist.aggregates.total import Sum
 from dphist.engines.buckets import BUCKETS, OF_A_SIGN
 from dphist.noise.testing import SeededEntropy
 from dphist.run.chosen_bounds import choose_bounds, read_sizes
@@ -110,9 +110,9 @@ def test_what_is_cut_off_is_in_the_error_and_is_verified(tmp_path: Path) -> None
 @pytest.mark.parametrize("excess", [(1.0,), (-1.0, 1.0), (1.0, math.inf)])
 def test_what_is_cut_off_is_two_sizes(excess: tuple[float, ...]) -> None:
     with pytest.raises(dp.InvalidParameter, match="cut off"):
-        Aggregate("sum", "x", 0.0, 1.0, chosen="both", excess=excess)
+        Sum("x", 0.0, 1.0, chosen="both", excess=excess)
     with pytest.raises(dp.InvalidParameter, match="cut off"):
-        Aggregate("sum", "x", 0.0, 1.0, excess=(1.0, 1.0))
+        Sum("x", 0.0, 1.0, excess=(1.0, 1.0))
 
 
 def test_a_histogram_of_noise_alone_shows_nothing() -> None:

@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 from test_aggregates import Middle, quiet
 
 import dphist as dp
-from dphist.aggregates.base import Aggregate
-from dphist.aggregates.tree import noisy_quantiles
+from dphist.aggregates.noisy_sums import NoisyMeasure
+from dphist.aggregates.quantile import Quantile
+from dphist.aggregates.total import Sum
+from dphist.aggregates.tree import Tree, noisy_quantiles
 from dphist.cli.options import parse
 from dphist.errors import InvalidParameter
 from dphist.ledger.accountant import price
@@ -30,7 +32,7 @@ from dphist.noise.testing import SeededEntropy
 from dphist.planning import storage
 from dphist.run import counting
 from dphist.run.chosen_bounds import cover_tails, read_sizes
-from dphist.run.table import noisy_trees
+from dphist.run.table import draw_parts
 from dphist.verification.tables import _check_quantiles
 from drawn_laws import recorded, silence
 from tree_tables import bins_of_records
@@ -47,6 +49,11 @@ values = st.one_of(
     st.none(), st.integers(-8, 30).map(lambda half: half / 2), st.sampled_from([math.nan, math.inf, -math.inf, 1e300])
 )
 tables = st.lists(st.tuples(st.integers(0, 6), st.sampled_from("ab"), values), min_size=1, max_size=30)
+
+
+def tree_of(noisy: NoisyMeasure) -> Tree:
+    assert noisy.measure.tree is not None
+    return noisy.measure.tree
 
 
 def exact_quantile(rows: list[tuple[int, str, float | None]], key: str, p: float, records: int) -> float | None:
@@ -163,7 +170,7 @@ def test_the_trees_that_are_drawn_are_those_that_are_paid_for(mechanism: str) ->
         number[draw.law] = number.get(draw.law, 0) + len(draw.noise)
     asked = plan.request.probabilities
     for noisy in trees:
-        assert 13 * shown <= number[noisy.law] <= noisy.measure.tree.most_draws(len(asked[noisy.name])) * shown
+        assert 13 * shown <= number[noisy.law] <= tree_of(noisy).most_draws(len(asked[noisy.name])) * shown
     own: Any = plan.mechanism
     steps = {name: noisy.measure.sensitivity_steps for name, noisy in measures.items()}
     times = {name: 13 if noisy in trees else 1 for name, noisy in measures.items()}
@@ -223,7 +230,7 @@ def test_the_sampler_of_trees_has_its_part_of_delta() -> None:
         for law in [*laws, DiscreteLaplace(Fraction(5.5)), DiscreteLaplace(Fraction(10**7))]
     )
     plan = dp.plan(epsilon=1.0, delta=1e-24, max_groups=100, medians={"x": (0, 1)}, quantiles={"y": ([0.1, 0.2], 0, 1)})
-    draws = 100 * (plan.measures[0].measure.tree.most_draws(1) + plan.measures[0].measure.tree.most_draws(2))
+    draws = 100 * (tree_of(plan.measures[0]).most_draws(1) + tree_of(plan.measures[0]).most_draws(2))
     surcharge = tree_surcharge(1.0, draws)
     assert plan.request.tree_draws == draws
     assert surcharge >= draws * 2.0**-116 * (1 + math.e)
@@ -234,7 +241,7 @@ def test_the_sampler_of_trees_has_its_part_of_delta() -> None:
     assert cost.mu_delta >= alone.mu_delta + tree_surcharge(2.0, draws)
     assert cost.rho_delta >= alone.rho_delta + tree_surcharge(2.0, draws)
     unbounded = dp.plan(**BUDGET, medians={"x": (0, 1)})
-    assert unbounded.request.tree_draws == 1024 * plan.measures[0].measure.tree.most_draws(1)
+    assert unbounded.request.tree_draws == 1024 * tree_of(plan.measures[0]).most_draws(1)
     assert dp.plan(**BUDGET, max_groups=1).request.mechanism_delta == 1e-8
     spent = replace(plan, request=replace(plan.request, delta=plan.mechanism.delta(1.0)))
     with pytest.raises(dp.InvalidPlan, match="guarantee holds"):
@@ -286,9 +293,9 @@ def test_what_no_tree_gives_is_refused(asked: dict[str, Any]) -> None:
 
 
 def test_only_quantiles_have_probabilities() -> None:
-    for one in (("sum", (0.5,)), ("quantile", ()), ("quantile", (0.5, 0.5)), ("quantile", (0.7, 0.5))):
+    for kind, some in ((Sum, (0.5,)), (Quantile, ()), (Quantile, (0.5, 0.5)), (Quantile, (0.7, 0.5))):
         with pytest.raises(InvalidParameter):
-            Aggregate(one[0], "x", 0.0, 1.0, probabilities=one[1])
+            kind("x", 0.0, 1.0, probabilities=some)
 
 
 def test_the_command_line_takes_several() -> None:
@@ -379,13 +386,11 @@ def test_private_bounds_of_quantiles() -> None:
 def test_intervals_of_quantiles_have_the_level_that_was_asked_for(level: float | None) -> None:
     plan = dp.plan(**BUDGET, max_groups=1, quantiles={"x": ([0.25, 0.75], 0.0, 10.0)})
     (noisy,) = plan.measures
-    bins = bins_of_records(
-        1, np.zeros(500, np.int64), np.arange(500) * 7, np.full(500, 1 << noisy.measure.tree.step_bits)
-    )
+    bins = bins_of_records(1, np.zeros(500, np.int64), np.arange(500) * 7, np.full(500, 1 << tree_of(noisy).step_bits))
     kept = Kept(np.zeros(1, np.int64), np.full(1, 500), 0)
-    found = drawn_from(SeededEntropy(3), noisy_trees, plan, kept, {"bins_1": bins}, level)[noisy.name]
+    found = drawn_from(SeededEntropy(3), draw_parts, plan, kept, {"bins_1": bins}, level)[noisy.name]
     law: Any = noisy.law
     perturb = plan.mechanism.perturb_sums
-    want = drawn_from(SeededEntropy(3), noisy_quantiles, bins, noisy.measure.tree, law, [0.25, 0.75], level, perturb)
+    want = drawn_from(SeededEntropy(3), noisy_quantiles, bins, tree_of(noisy), law, [0.25, 0.75], level, perturb)
     for name in ("values", "std_errors", "low", "high"):
         np.testing.assert_array_equal(getattr(found, name), getattr(want, name))

@@ -16,7 +16,7 @@ import pytest
 
 import dphist as dp
 from command_line import dphist
-from dphist.aggregates.measures import says_nothing
+from dphist.aggregates.noisy_sums import says_nothing
 from dphist.files.digests import seal, table_digest
 from dphist.files.formats import METADATA_KEY
 from dphist.planning.describe import PRECISE, units_for

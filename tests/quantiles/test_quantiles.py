@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dphist.aggregates import tree as trees
-from dphist.aggregates.measures import Measure, NoisyMeasure, pure_epsilon, squared_sensitivity
+from dphist.aggregates.noisy_sums import NoisyMeasure, pure_epsilon, squared_sensitivity
+from dphist.aggregates.quantile import BinsOfUnit
 from dphist.aggregates.tree import Bins, NoisyQuantiles, Tree, TreeLaw, critical_value, noisy_quantiles
 from dphist.errors import InvalidParameter
 from dphist.noise import DiscreteLaplace, RoundedGaussian, sampler_error
@@ -198,7 +199,7 @@ def test_a_unit_with_one_value_moves_every_level_by_all_of_it() -> None:
 
 @given(st.floats(0.01, 1e3), st.floats(0.1, 100), st.integers(1, 100))
 def test_laws_cost_what_counts_of_that_noise_cost(noise: float, weight: float, most: int) -> None:
-    measure = Measure("bins", "x", 0, 10, records=most)
+    measure = BinsOfUnit("x", 0, 10, records=most)
     paid = Fraction(weight) / Fraction(noise) ** 2
     cost = squared_sensitivity([NoisyMeasure(measure, gaussian_law(measure.tree, noise, weight))])
     assert paid * (1 - Fraction(1, 10**13)) <= cost <= paid

@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dphist.aggregates.measures import Lattice, Measure
+from dphist.aggregates.measures import Lattice
+from dphist.aggregates.total import SumOfUnit
 from dphist.engines.base import Arrays, Rows
 from dphist.engines.groups import LocalGroups
 from dphist.engines.query import GroupByQuery, Key
@@ -16,7 +17,7 @@ from dphist.run.counting import edges
 from duckdb_pairs import open_pairs
 from spark_sessions import frame, session
 
-SUM = Measure("sum", "value", -4.0, 4.0, lattice=Lattice(0.0, 2.0**-10))
+SUM = SumOfUnit("value", -4.0, 4.0, lattice=Lattice(0.0, 2.0**-10))
 QUERY = GroupByQuery("user", (Key("item"),), (SUM,))
 Counts = dict[int, dict[str, int]]
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import dphist as dp
 import spark_sessions
 from dphist.aggregates.measures import Lattice, Measure
+from dphist.aggregates.total import SumOfUnit
 from dphist.engines.histogram import ContributionBounds
 from dphist.engines.lines import LONGEST_LINE
 from dphist.engines.query import GroupByQuery, Key
@@ -25,7 +26,7 @@ from dphist.engines.spark.source import fields_of
 from spark_sessions import frame, session
 
 NAN, INF = float("nan"), float("inf")
-SUM = Measure("sum", "x", 0.0, 16.0, lattice=Lattice(0.0, 2.0**-16))
+SUM = SumOfUnit("x", 0.0, 16.0, lattice=Lattice(0.0, 2.0**-16))
 MARKER = "alice-secret"
 
 Pairs = dict[Any, set[tuple[Any, ...]]]

@@ -74,8 +74,9 @@ def run(text: str, engine: str = "duckdb") -> Any:
 
 def lattice(release: Release) -> float:
     """How far a published value is from the exact one at most, by what its plan rounds to."""
-    steps = [0.0 if one.measure.kind == "bins" else float(one.measure.step) for one in release.plan.measures]
-    bins = [one.measure.tree.resolution for one in release.plan.measures if one.measure.kind == "bins"]
+    trees = {one.name: one.measure.tree for one in release.plan.measures}
+    steps = [float(one.measure.step) for one in release.plan.measures if trees[one.name] is None]
+    bins = [tree.resolution for tree in trees.values() if tree is not None]
     return MOST_ROWS * max(steps, default=0.0) + max(bins, default=0.0) + 1e-12
 
 

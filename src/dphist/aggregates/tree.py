@@ -11,17 +11,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dphist import checks
+from dphist.aggregates.numbers import clamped, double
 from dphist.errors import InvalidParameter
 from dphist.noise import DiscreteLaplace, RoundedGaussian, sample
 from dphist.noise.laws import Law
 from dphist.privacy.search import edge
 from dphist.privacy.special import ndtri
+
+if TYPE_CHECKING:
+    from dphist.engines.dialect import Dialect
 
 Integers: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
@@ -144,10 +148,21 @@ class Tree:
         whole = np.floor((clamped - self.lower) / self.resolution).astype(np.int64)
         return np.minimum(whole, (1 << self.height) - 1)
 
+    def bin_sql(self, value: str, dialect: Dialect) -> str:
+        """`bins_of` in SQL; null for a null."""
+        away = f"({clamped(value, self.lower, self.upper)} - {double(self.lower)}) / {double(self.resolution)}"
+        whole = f"LEAST(CAST({dialect.truncated(away)} AS INTEGER), {(1 << self.height) - 1})"
+        return f"CASE WHEN {value} IS NOT NULL THEN {whole} END"
+
     def weight_steps(self, records: ArrayLike) -> Integers:
         """The weight of each of so many values of one unit in one group: all of them weigh at most `sensitivity_steps`."""
         number = np.asarray(records, np.int64)
         return np.asarray(np.minimum(1 << self.step_bits, self.sensitivity_steps // np.maximum(number, 1)))
+
+    def weight_sql(self, records: str, dialect: Dialect) -> str:
+        """`weight_steps` in SQL: rounded down, so that all of them together are at most `sensitivity_steps`."""
+        share = dialect.truncated(f"{double(self.sensitivity_steps)} / GREATEST({records}, 1)")
+        return f"CAST(LEAST({share}, {double(1 << self.step_bits)}) AS BIGINT)"
 
     def values_at(self, position: Floats) -> Floats:
         """Values at positions counted in bins, inside the bounds."""
@@ -175,7 +190,7 @@ class NoisyQuantiles:
 def noisy_quantiles(
     bins: Bins,
     tree: Tree,
-    law: TreeLaw,
+    law: Law,
     probabilities: Sequence[float],
     level: float | None = None,
     perturb: Perturb | None = None,
@@ -199,6 +214,7 @@ def noisy_quantiles(
         raise InvalidParameter(f"1 to {MOST_QUANTILES} probabilities inside (0, 1)", list(probabilities))
     if level is not None and not 0 < level < 1:
         raise InvalidParameter("a level inside (0, 1)", level)
+    assert isinstance(law, RoundedGaussian | DiscreteLaplace), "no other noise is drawn on sums"
     if isinstance(law, RoundedGaussian) and law.lattice_bits:
         raise InvalidParameter("noise in whole steps", f"2^-{law.lattice_bits} steps")
     shifts = [0.0, -1.0, 1.0]

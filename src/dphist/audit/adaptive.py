@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
-from dphist.aggregates.measures import Measure, NoisyMeasure
+from dphist.aggregates.noisy_sums import NoisyMeasure
+from dphist.aggregates.total import SumOfUnit
 from dphist.audit import voting
 from dphist.audit.judge import Claim, Run, Trials
 from dphist.audit.laws import NOTHING, Floats, Integers, Pair, joint, thresholded
@@ -52,7 +53,7 @@ EVERYWHERE = tuple(range(GROUPS))
 IN_ONE = (0,)
 """It is in one of them, with its whole weight."""
 
-SUM = Measure("sum", "value", 0.0, 1.0, weight=4.0)
+SUM = SumOfUnit("value", 0.0, 1.0, weight=4.0)
 """A sum that gets most of the budget: what is wrong with it shows. The unit has the largest value, all others the smallest."""
 
 

@@ -27,7 +27,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
-from dphist.aggregates.measures import Lattice, Measure
+from dphist.aggregates.measures import Lattice
+from dphist.aggregates.total import SumOfUnit
 from dphist.audit.trials import KEY, QUERY, UNIT
 from dphist.engines.base import Engine
 from dphist.engines.histogram import ContributionBounds, Histogram
@@ -72,7 +73,7 @@ def contributions(engine: Engine) -> Outcome:
     return True, f"{tried} units taken out of tables with {', '.join(name for name, _ in nasty_tables())}"
 
 
-_SUM = Measure("sum", "value", 0.0, 10.0, lattice=Lattice(5.0, 2.0**-10))
+_SUM = SumOfUnit("value", 0.0, 10.0, lattice=Lattice(5.0, 2.0**-10))
 
 Record = tuple[Any, Any, Any]
 _PLAIN = 20
@@ -164,7 +165,7 @@ def sketch_moves(engine: Engine) -> Outcome:
 def sums(engine: Engine) -> Outcome:
     """Sums saturate instead of wrapping, lose no integer, and do not depend on the order of records."""
     problems = []
-    wide = Measure("sum", "value", -(2.0**30), 2.0**30, lattice=Lattice(0.0, 1.0))
+    wide = SumOfUnit("value", -(2.0**30), 2.0**30, lattice=Lattice(0.0, 1.0))
     query = GroupByQuery(UNIT, (Key(KEY),), measures=(wide,))
     units = 40_000
     large = pa.table({UNIT: np.arange(units), KEY: np.zeros(units, np.int64), "value": np.full(units, 2.0**30 - 1)})
@@ -199,7 +200,7 @@ _ROWS: Final = (
 )
 """Unit, key and two values. The keys are numbers but for one unit; a largest value of 2 does not tell of NaN."""
 
-_SECOND = Measure("sum", "second", 0.0, 10.0, lattice=Lattice(5.0, 2.0**-10))
+_SECOND = SumOfUnit("second", 0.0, 10.0, lattice=Lattice(5.0, 2.0**-10))
 _QUERY = GroupByQuery(
     UNIT,
     (Key(KEY), Key("low", "second <= 5")),

@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
-from dphist.aggregates.measures import Measure
+from dphist.aggregates.measures import Measure, Number
 from dphist.audit import adaptive, attacks, bounding, claims, laws, trials, voting
 from dphist.audit.bounding import FromPairs, Outcome
 from dphist.audit.judge import Claim
@@ -421,7 +421,7 @@ def exact_numbers() -> Claim:
         **claims.BUDGET, max_groups=1, mechanism="sparse-gaussian", count_of=["other"], sums={"value": (0, 1)}
     )
     mechanism: Any = plan.mechanism
-    (law,) = (noisy.law for noisy in plan.measures if noisy.measure.whole)
+    (law,) = (noisy.law for noisy in plan.measures if isinstance(noisy.measure, Number))
 
     def perturb_sums(_: object, steps: Integers, drawn: Law) -> Integers:
         return steps if drawn == law else mechanism.perturb_sums(steps, drawn)

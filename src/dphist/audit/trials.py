@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dphist.aggregates import measures
-from dphist.aggregates.measures import Measure
+from dphist.aggregates import noisy_sums
+from dphist.aggregates.total import SumOfUnit
 from dphist.audit.judge import Run, Trials
 from dphist.audit.laws import Floats, Integers
 from dphist.engines.base import Engine
@@ -98,7 +98,7 @@ def one_release(plan: Plan, scene: Scene, engine: Engine | None = None, *, selec
             listed = pa.table({KEY: np.arange(size)})
             longer = replace(plan, request=request, mechanism=replace(mechanism, groups=size))
         with (
-            patch.object(measures, "says_nothing", lambda errors, span: np.zeros(len(errors), np.bool_)),
+            patch.object(noisy_sums, "says_nothing", lambda errors, span: np.zeros(len(errors), np.bool_)),
             publish(scene.table(n, _columns(plan)), longer, listed, engine) as release,
         ):
             table = release.table
@@ -173,9 +173,9 @@ def many_totals(
 
 def sizes_of(table: pa.Table) -> Integers:
     """The exact histogram of how large sums are, as the product counts it."""
-    query = GroupByQuery(UNIT, (Key(KEY),), (Measure("sum", "value", 0.0, 1.0),))
+    query = GroupByQuery(UNIT, (Key(KEY),), (SumOfUnit("value", 0.0, 1.0),))
     with DuckDBEngine().open(table, query, seed=1) as records:
-        return records.sizes(1, "sum")
+        return records.sizes(1)
 
 
 def many_sizes(scale: float, exact: Callable[[pa.Table], Integers]) -> Run:

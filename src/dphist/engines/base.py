@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from dphist.aggregates.measures import Measure
-    from dphist.engines.buckets import Of
 
 
 Integers: TypeAlias = NDArray[np.int64]
@@ -278,7 +277,7 @@ class Records(Protocol):
         """The same records, written down if the source can be read only once."""
         ...
 
-    def sizes(self, position: int, of: Of) -> Integers:
+    def sizes(self, position: int) -> Integers:
         """How many units have a value of which size, in `buckets.BUCKETS` buckets: of measure number `position`, from 1."""
         ...
 
@@ -395,7 +394,7 @@ def commented(query: GroupByQuery, sql: str) -> str:
     """SQL with what its numbered columns stand for."""
     names = [f"key_{i}: {key.name}" for i, key in enumerate(query.by, 1)]
     names += [
-        f"{'bins' if measure.kind == 'bins' else 'steps'}_{i}: {measure.name}"
+        f"{'steps' if measure.tree is None else 'bins'}_{i}: {measure.name}"
         for i, measure in enumerate(query.measures, 1)
     ]
     comments = [f"-- {text}".replace("\n", " ") for text in (*names, "the seed 0 stands for a fresh one in each run")]

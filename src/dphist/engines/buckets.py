@@ -6,18 +6,14 @@ random order, or of its records the first. One unit therefore changes one bucket
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dphist.aggregates.measures import Measure
+from dphist.aggregates.numbers import double
 from dphist.engines.dialect import Dialect
-from dphist.engines.sql import LARGEST_RECORD, Fields, clamped, double, records_sql
-
-Of = Literal["sum", "mean", "rows", "record", "distinct"]
-"""Whose size: of the sum or the mean of a unit's values in a group, of its number of records or of
-different values there, or of one record."""
+from dphist.engines.sql import Fields, records_sql
 
 SMALLEST, LARGEST = -58, 88
 """Powers of two. What is closer to zero, or farther, is in the first bucket of its sign, or the last."""
@@ -26,63 +22,28 @@ OF_A_SIGN: Final = 2 * (LARGEST - SMALLEST)
 BUCKETS: Final = 2 * OF_A_SIGN + 1
 """Negative values from far to near, zero, positive values from near to far."""
 
-_SCALES: Final = (-60, -30, 0, 30)
-"""Records are added up as integers in steps of these powers of two; the finest that does not overflow is the one to read.
-(Doubles would make a sum depend on the order of rows.)"""
-
 
 def upper_ends() -> NDArray[np.float64]:
     """How far from zero the buckets of a sign reach, from near to far."""
     return np.asarray(2.0 ** (SMALLEST + np.arange(1, OF_A_SIGN + 1) / 2))
 
 
-def of_measure(measure: Measure) -> Of:
-    """Which values decide about the bounds of a measure."""
-    kinds: dict[str, Of] = {"sum": "sum", "mean": "mean", "rows": "rows", "distinct": "distinct"}
-    return kinds.get(measure.kind, "record")
-
-
-def buckets_sql(fields: Fields, position: int, of: Of, seed: int, dialect: Dialect) -> str:
-    """`bucket`, from 0 to BUCKETS - 1, and how many `units` are in it."""
-    value = fields.value_name(position)
-    hashed = ["unit", *fields.key_names, *([value] if of == "record" else [])]
-    present = "" if of == "rows" else f"\n  WHERE {value} IS NOT NULL"
+def buckets_sql(fields: Fields, position: int, seed: int, dialect: Dialect) -> str:
+    """`bucket`, from 0 to BUCKETS - 1, and how many `units` are in it: by the sizes that bounds of a measure are chosen by."""
+    value, measure = fields.value_name(position), fields.measures[position - 1]
+    hashed = ["unit", *fields.key_names, *([value] if measure.sized_by_record else [])]
+    present = "" if measure.column is None else f"\n  WHERE {value} IS NOT NULL"
+    columns, size = measure.sizes(f"ordered.{value}", dialect)
     return (
         f"WITH {records_sql(fields, dialect)},\nordered AS (\n  SELECT *, {dialect.priority(seed, hashed)} AS priority"
         f"\n  FROM records{present}\n),"
         "\nfirsts AS (\n  SELECT unit, MIN(priority) AS first\n  FROM ordered\n  GROUP BY unit\n),"
         # Groups with one hash, which hardly ever happens, count as one: still a function of the unit's own records.
-        f"\nadded AS (\n  SELECT ordered.unit, {', '.join(_sums(f'ordered.{value}', of, dialect))}\n  FROM ordered"
+        f"\nadded AS (\n  SELECT ordered.unit, {', '.join(columns)}\n  FROM ordered"
         "\n  JOIN firsts ON ordered.unit = firsts.unit AND priority = first\n  GROUP BY ordered.unit\n),"
-        f"\nsized AS (\n  SELECT {_size(of)} AS size\n  FROM added\n)"
+        f"\nsized AS (\n  SELECT {size} AS size\n  FROM added\n)"
         f"\nSELECT {_bucket('size')} AS bucket, COUNT(*) AS units\nFROM sized\nGROUP BY bucket"
     )
-
-
-def _sums(value: str, of: Of, dialect: Dialect) -> list[str]:
-    if of == "rows":
-        return ["COUNT(*) AS number"]
-    if of == "distinct":
-        return [f"COUNT(DISTINCT {value}) AS number"]
-    if of == "record":
-        return [f"MIN({value}) AS number"]
-    sums = [f"COUNT({value}) AS number", f"MAX(ABS({value})) AS farthest"]
-    for place, power in enumerate(_SCALES):
-        scaled = clamped(f"{value} / {double(2.0**power)}", -LARGEST_RECORD, LARGEST_RECORD)
-        whole = f"CASE WHEN {value} IS NOT NULL THEN {dialect.nearest(scaled)} END"
-        sums.append(f"{dialect.exact_sum(whole)} AS sum_{place}")
-    return sums
-
-
-def _size(of: Of) -> str:
-    if of in ("rows", "record", "distinct"):
-        return "CAST(number AS DOUBLE)"
-    read = [f"CAST(sum_{place} AS DOUBLE) * {double(2.0**power)}" for place, power in enumerate(_SCALES)]
-    cases = " ".join(
-        f"WHEN farthest < {double(2.0 ** (power + 58))} THEN {sql}" for power, sql in zip(_SCALES, read, strict=True)
-    )
-    total = f"CASE {cases} ELSE {read[-1]} END"
-    return total if of == "sum" else f"({total}) / number"
 
 
 def _bucket(size: str) -> str:

@@ -86,7 +86,7 @@ def local_groups(histogram: Histogram) -> LocalGroups:
     """A histogram as groups."""
     steps: dict[str, Any] = {}
     for i, measure in enumerate(histogram.measures, 1):
-        trees = measure.kind == "bins"
+        trees = measure.tree is not None
         steps[f"bins_{i}" if trees else f"steps_{i}"] = (histogram.bins if trees else histogram.sums)[measure.name]
     keys = histogram.keys
     return LocalGroups(
@@ -160,8 +160,8 @@ def histogram_of(
         keys=named(table, query),
         counts=integers(table, "units"),
         bounds=bounds,
-        sums={m.name: integers(table, f"steps_{i}") for i, m in enumerate(query.measures, 1) if m.kind != "bins"},
-        bins={m.name: bins_of(table, i) for i, m in enumerate(query.measures, 1) if m.kind == "bins"},
+        sums={m.name: integers(table, f"steps_{i}") for i, m in enumerate(query.measures, 1) if m.tree is None},
+        bins={m.name: bins_of(table, i) for i, m in enumerate(query.measures, 1) if m.tree is not None},
         measures=query.measures,
         total_units=total_units,
         listed=query.public_keys is not None,

@@ -23,11 +23,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dphist.aggregates.measures import LARGEST_SUM, Measure
+from dphist.aggregates.measures import Measure
+from dphist.aggregates.numbers import saturated
 from dphist.engines.dialect import Dialect
 from dphist.engines.histogram import ContributionBounds
 
-LARGEST_RECORD = 2.0**62
 OTHER_SEED = 0x9E3779B97F4A7C15
 """Makes a second seed of the first, for a second order of a unit's groups."""
 
@@ -64,13 +64,13 @@ class Fields:
 
     @property
     def added(self) -> list[tuple[int, Measure]]:
-        """The measures that are sums over units, with their positions. Distinct values are counted in `engines.distinct`."""
-        return [(position, one) for position, one in enumerate(self.measures, 1) if one.kind != "distinct"]
+        """The measures that are sums over units, with their positions."""
+        return [(position, one) for position, one in enumerate(self.measures, 1) if one.added]
 
     @property
     def distinct(self) -> list[tuple[int, Measure]]:
-        """The others."""
-        return [(position, one) for position, one in enumerate(self.measures, 1) if one.kind == "distinct"]
+        """The others, whose values are taken as in `engines.distinct`."""
+        return [(position, one) for position, one in enumerate(self.measures, 1) if not one.added]
 
     def value_name(self, position: int) -> str:
         """The column of `records` with the value of a measure: those that read the same share one."""
@@ -193,13 +193,11 @@ def pairs_sql(fields: Fields, dialect: Dialect) -> str:
     totals, steps = dict[str, str](), []  # measures of one column share the number of its values
     for position, measure in fields.added:
         value = fields.value_name(position)
-        totals |= _totals(measure, position, value, dialect)
-        steps.append(_steps(measure, position, value, dialect))
-    source, bins, stages = (
-        "records",
-        {i: bin_sql(fields.measures[i - 1], fields.value_name(i), dialect) for i in trees_of(fields.measures)},
-        "",
-    )
+        totals |= measure.totals(position, value, dialect)
+        steps.append(measure.steps(position, value, dialect))
+    trees = {position: measure.tree for position, measure in enumerate(fields.measures, 1) if measure.tree is not None}
+    bins = {position: tree.bin_sql(fields.value_name(position), dialect) for position, tree in trees.items()}
+    source, stages = "records", ""
     if bins:
         # A list of the bins of all records would be as long as one unit has records, and would stay in memory.
         parts = {f"bin_{i}": sql for i, sql in bins.items()} | {"number": "COUNT(*)"} | totals
@@ -238,18 +236,17 @@ def ranked_sql(fields: Fields, seed: int, dialect: Dialect, most: int | None = N
 
 def steps_names(measures: Sequence[Measure]) -> list[str]:
     """The columns of whole numbers, one for each measure; those of bins have lists and stand behind the others."""
-    return [f"steps_{position}" for position, measure in enumerate(measures, 1) if measure.kind != "bins"]
+    return [f"steps_{position}" for position, measure in enumerate(measures, 1) if measure.tree is None]
 
 
 def added_names(measures: Sequence[Measure]) -> list[str]:
-    """Those of the measures that are sums over pairs. Distinct values are counted in `engines.distinct`."""
-    whole = [position for position, one in enumerate(measures, 1) if one.kind not in ("bins", "distinct")]
-    return [f"steps_{position}" for position in whole]
+    """Those of the measures that are sums over pairs."""
+    return [f"steps_{position}" for position, one in enumerate(measures, 1) if one.added and one.tree is None]
 
 
 def trees_of(measures: Sequence[Measure]) -> list[int]:
     """The positions of the measures of bins, from 1."""
-    return [position for position, measure in enumerate(measures, 1) if measure.kind == "bins"]
+    return [position for position, measure in enumerate(measures, 1) if measure.tree is not None]
 
 
 def list_names(measures: Sequence[Measure]) -> list[str]:
@@ -272,58 +269,6 @@ def binned_sql(position: int, pairs: str, keys: Sequence[str], dialect: Dialect)
         f"binned_{position} AS (\n  SELECT {listed}, {dialect.gathered('bin')} AS bins_{position},"
         f" {dialect.gathered('weight')} AS weights_{position}\n  FROM ({entries}) AS entry\n  GROUP BY {listed}\n)"
     )
-
-
-def bin_sql(measure: Measure, value: str, dialect: Dialect) -> str:
-    """The bin of a value; null for a null. As `Tree.bins_of` has it."""
-    tree = measure.tree
-    away = f"({clamped(value, tree.lower, tree.upper)} - {double(tree.lower)}) / {double(tree.resolution)}"
-    whole = f"LEAST(CAST({dialect.truncated(away)} AS INTEGER), {(1 << tree.height) - 1})"
-    return f"CASE WHEN {value} IS NOT NULL THEN {whole} END"
-
-
-def _totals(measure: Measure, position: int, value: str, dialect: Dialect) -> dict[str, str]:
-    """What the records of one unit in one group add up to, by name. Nulls are left out (NaN is one), infinities saturate."""
-    if measure.kind == "rows":
-        return {"number_of_records": "COUNT(*)"}
-    number = {f"number_of_{value}": f"COUNT({value})"}
-    if measure.whole or measure.kind == "bins":
-        return number
-    amount = value if measure.kind in ("sum", "mean") else clamped(value, measure.lower, measure.upper)
-    if measure.kind == "square":
-        away = f"({amount} - {double(measure.middle)})"
-        amount = f"{away} * {away}"
-    scaled = clamped(f"{amount} / {double(measure.record_step)}", -LARGEST_RECORD, LARGEST_RECORD)
-    whole = f"CASE WHEN {value} IS NOT NULL THEN {dialect.nearest(scaled)} END"
-    return {f"total_{position}": dialect.exact_sum(whole)} | number
-
-
-def _steps(measure: Measure, position: int, value: str, dialect: Dialect) -> str:
-    """What one unit adds to the recentred sum of one group, in whole steps. `Measure` says what."""
-    number = "number_of_records" if measure.kind == "rows" else f"number_of_{value}"
-    centre = double(measure.centre)
-    least_one = f"GREATEST({number}, 1)"  # where nothing is divided, since nothing is there
-    if measure.kind == "bins":  # rounded down, as `Tree.weight_steps` is: together at most sensitivity_steps
-        share = dialect.truncated(f"{double(measure.sensitivity_steps)} / {least_one}")
-        weight = f"CAST(LEAST({share}, {double(1 << measure.tree.step_bits)}) AS BIGINT)"
-        return f"bins_{position}, {weight} AS weight_{position}"
-    total = f"CAST(total_{position} AS DOUBLE) * {double(measure.record_step)}"
-    if measure.whole:
-        away = f"{clamped(f'CAST({number} AS DOUBLE)', *measure.span)} - {centre}"
-    elif measure.kind == "sum":
-        away = f"CASE WHEN {number} = 0 THEN 0 ELSE {clamped(total, measure.lower, measure.upper)} END - {centre}"
-    elif measure.kind == "mean":
-        away = f"{clamped(f'{total} / {least_one}', measure.lower, measure.upper)} - {centre}"
-    else:
-        away = f"({total} - {number} * {centre})"
-        away += f" * LEAST({double(1)}, {double(measure.records)} / {least_one})"
-    # Truncation rounds towards the centre, so that the clamped range stays inside +-sensitivity_steps.
-    whole = dialect.truncated(f"({away}) / {double(measure.step)}")
-    limit = float(measure.sensitivity_steps)
-    steps = f"CAST({clamped(whole, -limit, limit)} AS BIGINT)"
-    if measure.kind in ("mean", "deviation", "square"):
-        steps = f"CASE WHEN {number} = 0 THEN 0 ELSE {steps} END"
-    return f"{steps} AS steps_{position}"
 
 
 def _result(fields: Fields, taken: Mapping[int, str], dialect: Dialect) -> str:
@@ -350,21 +295,6 @@ def _result(fields: Fields, taken: Mapping[int, str], dialect: Dialect) -> str:
 def same_keys(fields: Fields, left: str, right: str, dialect: Dialect) -> str:
     """Whether two rows are of one group."""
     return " AND ".join(dialect.same(f"{left}.{name}", f"{right}.{name}") for name in fields.key_names)
-
-
-def clamped(sql: str, lower: float, upper: float) -> str:
-    """Never on a null: LEAST and GREATEST would skip it and return the bound."""
-    return f"LEAST(GREATEST({sql}, {double(lower)}), {double(upper)})"
-
-
-def saturated(whole: str) -> str:
-    """A sum that may leave 64 bits, kept inside the range that histograms promise."""
-    return f"CAST(LEAST(GREATEST({whole}, -{LARGEST_SUM}), {LARGEST_SUM}) AS BIGINT)"
-
-
-def double(value: float) -> str:
-    """A double to the last bit."""
-    return f"CAST('{float(value)!r}' AS DOUBLE)"
 
 
 def _lines(columns: Sequence[str], indent: int = 2) -> str:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from typing import Final
 
-from dphist.engines.sql import clamped, double
+from dphist.aggregates.numbers import clamped, double
 
 _BITS: Final = 62
 _PLACES: Final = (-155, -93, -31, 31, 93)

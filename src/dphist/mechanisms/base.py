@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Self, TypeAli
 
 import numpy as np
 
-from dphist.aggregates.measures import Measure, NoisyMeasure, squared_sensitivity
+from dphist.aggregates.measures import Measure
+from dphist.aggregates.noisy_sums import NoisyMeasure, squared_sensitivity
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.files import stored
 from dphist.mechanisms.conditional import CountLaw, Estimates, Noise, estimate_given_release

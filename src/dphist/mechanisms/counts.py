@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dphist import checks
-from dphist.aggregates.measures import MOST_MEASURES, Measure, NoisyMeasure
+from dphist.aggregates.measures import MOST_MEASURES, Measure
+from dphist.aggregates.noisy_sums import NoisyMeasure
 from dphist.checks import proved
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms.tuning import LARGEST_CAP, LATTICE_BITS, MOST_RELEASED, SCALE_BITS

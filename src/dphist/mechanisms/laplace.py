@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import numpy as np
 
 from dphist import checks
-from dphist.aggregates.measures import Measure, pure_epsilon
+from dphist.aggregates.measures import Measure
+from dphist.aggregates.noisy_sums import pure_epsilon
 from dphist.checks import proved
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms.base import Builder, GroupMechanism, ThresholdMechanism

@@ -9,17 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-import numpy as np
-
 from dphist import columns
 from dphist.aggregates.base import Aggregate
-from dphist.aggregates.measures import NoisyMeasure, NoisySum
-from dphist.aggregates.tree import Bins, noisy_quantiles
+from dphist.aggregates.noisy_sums import NoisyMeasure
 from dphist.columns import Unit
 from dphist.errors import InvalidParameter
 from dphist.mechanisms import GroupMechanism, Mechanism
 from dphist.mechanisms.base import Fact
-from dphist.noise import DiscreteLaplace, RoundedGaussian
 from dphist.planning.request import BOUNDS_SHARE, TOTAL_SHARE, Request
 from dphist.words import about, bounded_change, enough, number, rounded_up
 
@@ -317,29 +313,6 @@ def units_for(aggregate: Aggregate, noisy: Mapping[str, NoisyMeasure], count_std
     most = share * (high - low) / 2
 
     def is_enough(units: int) -> bool:
-        return _error(aggregate, noisy, count_std, units) <= most
+        return aggregate.error_of(units, noisy, count_std) <= most
 
     return 1 + bisect_left(range(1, _FAR), True, key=is_enough)
-
-
-def _error(aggregate: Aggregate, noisy: Mapping[str, NoisyMeasure], count_std: float, units: int) -> float:
-    """The standard error that so many even values get where no noise has moved anything."""
-    if aggregate.kind == "quantile":
-        (measure,) = aggregate.measures
-        tree, law = measure.tree, noisy[measure.name].law
-        assert isinstance(law, RoundedGaussian | DiscreteLaplace)
-        ends = np.arange((1 << tree.height) + 1)
-        even = Bins(ends[[0, -1]], ends[:-1], np.diff(ends * (units << tree.step_bits) >> tree.height))
-        found = noisy_quantiles(even, tree, law, aggregate.probabilities, perturb=lambda steps, law: steps)
-        return float(found.std_errors.max())
-    half = (aggregate.bounds[1] - aggregate.bounds[0]) / 2
-    sums = {}
-    for measure in aggregate.measures:  # deviations from the middle cancel each other
-        mean = {"mean": 0.0, "deviation": 0.0, "square": half**2 / 3 - measure.centre}.get(
-            measure.kind, 1 - measure.centre
-        )
-        one = noisy[measure.name]
-        part = NoisySum(np.array([units * mean]), (np.array([one.noise_std]),), np.array([float(units)]), count_std)
-        sums[measure.name] = one, part
-    (column,) = aggregate.columns(sums)
-    return float(column.std_errors[0])

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final, Unpack
 
-from dphist import checks, notebook
-from dphist.aggregates.base import Aggregate, Chosen
-from dphist.aggregates.measures import NoisyMeasure
-from dphist.columns import Unit, split_name
+from dphist import notebook
+from dphist.aggregates import aggregates_of
+from dphist.aggregates.base import Aggregate
+from dphist.aggregates.noisy_sums import NoisyMeasure
+from dphist.columns import Unit
 from dphist.errors import Infeasible, InvalidParameter
 from dphist.mechanisms import GROUP_MECHANISMS, GroupMechanism
 from dphist.mechanisms.surcharge import counter_event
@@ -320,33 +321,10 @@ def plan(**options: Unpack[PlanOptions]) -> Plan:
 
 
 def _request(asked: PlanOptions) -> Request:
-    shares = dict(asked["weights"] or {})
-    rows, keys = asked["rows"], _number_of_keys(asked["keys"], asked["no_groups"])
-    if rows is not None and rows != "auto":
-        checks.check_whole("rows", rows, hint="the most records of one unit in a group that count.")
-    records = 1 if asked["records"] is None else asked["records"]
-    by_record = ("variances", "stds", "quantiles", "medians")
-    if asked["records"] is not None and not any(asked[name] for name in by_record):  # type: ignore[literal-required]
-        raise InvalidParameter("an aggregate of records with --records, such as a variance", "none")
-    aggregates = [
-        *(_aggregate("sum", column, bounds, shares) for column, bounds in (asked["sums"] or {}).items()),
-        *(_aggregate("mean", column, bounds, shares) for column, bounds in (asked["means"] or {}).items()),
-        *(_aggregate("count_of", column, (0, 1), shares) for column in asked["count_of"] or ()),
-        *(
-            _aggregate("variance", column, bounds, shares, records)
-            for column, bounds in (asked["variances"] or {}).items()
-        ),
-        *(_aggregate("std", column, bounds, shares, records) for column, bounds in (asked["stds"] or {}).items()),
-        *(_aggregate("distinct", column, (0, most), shares) for column, most in (asked["distinct"] or {}).items()),
-        *([] if rows is None else [_aggregate("rows", None, (0, rows), shares)]),
-        *_quantiles(asked["quantiles"] or {}, asked["medians"] or {}, shares, records),
-    ]
-    if shares:
-        hint = f"the names are {', '.join(one.name for one in aggregates)}." if aggregates else "there are none."
-        raise InvalidParameter("weights for aggregates of the plan", sorted(shares), hint)
+    keys, aggregates = _number_of_keys(asked["keys"], asked["no_groups"]), aggregates_of(asked)
     told: dict[str, Any] = {name: value for name, value in asked.items() if name in Request.__dataclass_fields__}
-    request = Request(**{**told, "keys": keys, "aggregates": tuple(aggregates)})
-    if not (request.choice_epsilon and any(aggregate.kind == "quantile" for aggregate in aggregates)):
+    request = Request(**{**told, "keys": keys, "aggregates": aggregates})
+    if not (request.choice_epsilon and any(measure.draws > 1 for measure in request.measures)):
         return request
     # The counts of an election have Laplace noise, which suits no tree: `_with_quiet_trees`. But rounds know no low threshold.
     return replace(request, mechanism="adaptive" if request.low_threshold == 1 else "voting")
@@ -366,60 +344,6 @@ def _number_of_keys(keys: object, no_groups: bool) -> int | None:
         hint = "dphist plan --keys counts those of a file or query; of a table, give their number."
         raise InvalidParameter("public keys as a list, a mapping or their number", type(keys).__name__, hint)
     return len(set(keys))
-
-
-def _quantiles(
-    quantiles: Mapping[str, Sequence[Any]], medians: Mapping[str, Any], shares: dict[str, float], records: int
-) -> Iterator[Aggregate]:
-    """One aggregate for each column: all of its quantiles are read off one tree."""
-    asked = {column: (_probabilities(one[0]), _pair(one[1:])) for column, one in quantiles.items()}
-    for column, bounds in medians.items():
-        probabilities, same = asked.get(column, ((), _pair(bounds)))
-        if same != _pair(bounds):
-            raise InvalidParameter(f"one pair of bounds for the quantiles of {column}", "two")
-        asked[column] = ((*probabilities, 0.5), same)
-    for column, (probabilities, pair) in asked.items():
-        yield _aggregate("quantile", column, pair, shares, records, tuple(sorted(set(probabilities))))
-
-
-def _probabilities(given: Any) -> tuple[float, ...]:
-    return (float(given),) if isinstance(given, int | float) else tuple(map(float, given))
-
-
-def _pair(bounds: Any) -> tuple[Any, Any]:
-    """A pair of bounds, also of "auto", or of ("auto",)."""
-    if bounds == "auto" or tuple(bounds) == ("auto",):
-        return "auto", "auto"
-    if len(bounds) != 2:
-        raise InvalidParameter("a lower and an upper bound of a quantile", f"{len(bounds)} of them")
-    return bounds[0], bounds[1]
-
-
-def _aggregate(
-    kind: Any,
-    text: str | None,
-    bounds: Any,
-    shares: dict[str, float],
-    records: int = 1,
-    probabilities: tuple[float, ...] = (),
-) -> Aggregate:
-    """Of a column, or of an expression under a name; bounds: a pair, "auto" for what the data chooses, or "auto" for both."""
-    lower, upper = (
-        None if bound == "auto" else float(bound) for bound in ((bounds, bounds) if bounds == "auto" else bounds)
-    )
-    sides: dict[tuple[bool, bool], Chosen] = {(True, True): "both", (True, False): "lower", (False, True): "upper"}
-    name, expression = (None, None) if text is None else split_name(text)
-    plain = Aggregate(
-        kind,
-        name,
-        lower,
-        upper,
-        records=records,
-        chosen=sides.get((lower is None, upper is None), "given"),
-        probabilities=probabilities,
-        expression=expression,
-    )
-    return replace(plain, weight=shares.pop(plain.name, 1.0))
 
 
 def candidates(request: Request) -> tuple[list[GroupMechanism], list[Infeasible]]:

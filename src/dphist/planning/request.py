@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Annotated, Final
 
 from dphist import checks
+from dphist.aggregates import from_data
 from dphist.aggregates.base import Aggregate, merge
 from dphist.aggregates.measures import MOST_MEASURES, Measure, check_names_of_values
 from dphist.aggregates.tree import Tree
 from dphist.errors import InvalidParameter
+from dphist.files.stored import StoredAs
 from dphist.mechanisms.counts import EMPHASES, Emphasis
 from dphist.mechanisms.surcharge import LARGEST_EPSILON, TREE_DRAW_ERROR, error_of_draws, tree_surcharge
 from dphist.mechanisms.tuning import LARGEST_CAP, Tuning
@@ -49,7 +51,7 @@ class Request:
     sparse: bool = False
     sketch: int | None = None
     total: bool = False
-    aggregates: tuple[Aggregate, ...] = ()
+    aggregates: tuple[Annotated[Aggregate, StoredAs(from_data)], ...] = ()
     objective: Objective = "release95"
     mechanism: str = "best"
     analysis: str | None = None
@@ -80,7 +82,7 @@ class Request:
         self._check_choice()
         self._check_analysis()
         self._check_noise()
-        if self.bound is None and any(aggregate.kind == "distinct" for aggregate in self.aggregates):
+        if self.bound is None and any(aggregate.needs_max_groups for aggregate in self.aggregates):
             hint = "add --max-groups (try 10), or a public list with --keys."
             raise InvalidParameter("a bound on how many groups one unit may be in, with --distinct", "none", hint)
         if len({aggregate.name for aggregate in self.aggregates}) < len(self.aggregates):

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Final, get_args
 
 from dphist import checks
-from dphist.aggregates.measures import Measure
+from dphist.aggregates import SIZES
+from dphist.aggregates.measures import Of
 from dphist.columns import Unit, not_protected, protected, unit_of
 from dphist.engines.base import Engine, Progress, Records
-from dphist.engines.buckets import Of
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings, parse_key
 from dphist.errors import InvalidParameter
 from dphist.ledger.charge import Receipt, charging, paid_run
@@ -143,22 +143,21 @@ def bounds(
     ends = [end for end in (lower, upper) if end is not None]
     if not all(map(math.isfinite, ends)) or (len(ends) == 2 and ends[0] >= ends[1]):
         raise InvalidParameter("finite ends, lower < upper", f"{lower} and {upper}")
-    if (column is None) != (of == "rows"):
+    if (column is None) == SIZES[of].of_column:
         got = "none" if column is None else repr(column)
         raise InvalidParameter("a column, or none for rows", got, "add --column NAME, or --of rows.")
-    kinds: dict[str, Any] = {"record": "deviation"}
-    measure = Measure(kinds.get(of, of), column, 0.0, 1.0)
+    measure = SIZES[of](column, 0.0, 1.0)
     keys = tuple(map(parse_key, [by] if isinstance(by, str) else by)) or (Key("everything", "1"),)
     who = unit_of(unit)
     query = GroupByQuery(unit=who, by=keys, measures=(measure,), where=where)
     scale = 1 / epsilon * (1 + 1e-12)
 
     def run(records: Records) -> PrivateBounds:
-        sizes = read_sizes(noise_sizes(records.sizes(1, of), scale), scale)
+        sizes = read_sizes(noise_sizes(records.sizes(1), scale), scale)
         if sizes is None:
             return PrivateBounds(who, column, of, lower, upper, None, epsilon)
         low, high = cover(sizes, outside, lower, upper)
-        if of in ("rows", "distinct"):  # whole numbers, which are counted from 0
+        if SIZES[of].counted:  # whole numbers, which are counted from 0
             low = 0.0 if lower is None else low
             high = max(1.0, math.floor(high)) if upper is None else high
         return PrivateBounds(who, column, of, low, high, share_outside(sizes, low, high), epsilon)

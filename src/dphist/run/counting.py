@@ -16,12 +16,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from dphist.aggregates.measures import NoisyMeasure
+from dphist.aggregates.noisy_sums import NoisyMeasure
 from dphist.aggregates.tree import Bins, NoisyQuantiles, noisy_quantiles
 from dphist.engines.base import NOISY_VALUE, Arrays, Groups, Integers, OnGroups, PairsByUnit, Rows
 from dphist.mechanisms.counts import CountNoise, sum_shift
 from dphist.mechanisms.tuning import LARGEST_CAP, LATTICE_BITS, ONE, SCALE_BITS, Tuning
-from dphist.noise import DiscreteLaplace, RoundedGaussian, sample
+from dphist.noise import sample
 
 Floats = NDArray[np.float64]
 
@@ -138,11 +138,11 @@ def noise_trees(
     noise: CountNoise, classes: Classes, noisy: NoisyMeasure, bins: Bins, trees: Trees | None
 ) -> dict[str, Floats]:
     """The quantiles of some of the selected groups, from trees with noise for units in `most_in_trees` of them."""
+    tree, law = noisy.measure.tree, noise.sum_law(noisy, classes.most_in_trees, 0)
     assert trees is not None, "a plan with bins has probabilities"
-    law = noise.sum_law(noisy, classes.most_in_trees, 0)
-    assert isinstance(law, RoundedGaussian | DiscreteLaplace)
+    assert tree is not None
     asked = trees.probabilities[noisy.name]
-    return trees.columns(noisy.name, noisy_quantiles(bins, noisy.measure.tree, law, asked, trees.level))
+    return trees.columns(noisy.name, noisy_quantiles(bins, tree, law, asked, trees.level))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -197,7 +197,7 @@ def count(
     exact = pairs.norm_histogram(weights, edges(noise.power), noise.power)
     norms = noise_norms(noise, tuning, exact, float(weights.sum_of("norm")))
     classes = choose_classes(norms, noise.power)
-    shifts = [sum_shift(noisy.measure) for noisy in aggregates if noisy.measure.kind != "bins"]
+    shifts = [sum_shift(noisy.measure) for noisy in aggregates if noisy.measure.tree is None]
     counted = pairs.by_class(weights, classes.bounds, classes.light, classes.power, shifts, classes.most_in_trees)
     names = ["weight", "scaled", *class_names(len(classes.bounds)), *sum_names(len(shifts))]
     names += [] if trees is None else trees.names
@@ -298,7 +298,7 @@ def noise_classes(
         for name, bound in zip(names, classes.sizes, strict=True):
             columns[name] = groups[name] + sample(noise.class_law(float(bound)), size)
         for position, noisy in enumerate(aggregates, 1):
-            if noisy.measure.kind == "bins":
+            if noisy.measure.tree is not None:
                 columns |= noise_trees(noise, classes, noisy, groups[f"bins_{position}"], trees)
                 continue
             for kind, bound in zip(("light", "heavy"), classes.split_bounds, strict=True):

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dphist.aggregates.base import Aggregate
-from dphist.aggregates.measures import Column, NoisyMeasure, NoisySum
+from dphist.aggregates.noisy_sums import Column, NoisyMeasure, NoisySum
 from dphist.aggregates.tree import NoisyQuantiles
 from dphist.mechanisms.counts import CountNoise, sum_shift
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, SCALE_BITS, Tuning
@@ -79,12 +79,11 @@ def estimated_columns(
     """The count and every aggregate, from published values alone."""
     estimates = estimate(noise, noisy, tuning)
     columns = [Column("count", estimates.counts, (estimates.std_errors,))]
-    sums = {}
+    parts: dict[str, NoisySum | NoisyQuantiles] = {**quantiles}
     for measure in measures:
-        if measure.measure.kind == "bins":
-            continue
-        sums[measure.name] = measure, estimate_sums(noise, measure, noisy, estimates)
-    return [*columns, *(column for aggregate in aggregates for column in aggregate.columns(sums, quantiles))]
+        if measure.name not in parts:
+            parts[measure.name] = estimate_sums(noise, measure, noisy, estimates)
+    return [*columns, *(column for aggregate in aggregates for column in aggregate.columns(parts))]
 
 
 def estimate(noise: CountNoise, noisy: NoisyCounts, tuning: Tuning) -> Estimates:
@@ -328,7 +327,7 @@ def estimate_sums(
         most = min(max(mean + towards * math.sqrt(mean_variance), -limit), limit)
         of_units.append((1 - share) * most * np.sqrt(estimates.heavy_variance))
         of_units.append((1 - share) * number * towards * math.sqrt(mean_variance))
-    return NoisySum(values, (np.sqrt(variance),), estimates.counts, estimates.std_errors, tuple(of_units))
+    return NoisySum(aggregate, values, (np.sqrt(variance),), estimates.counts, estimates.std_errors, tuple(of_units))
 
 
 def mean_of_heavy(number: Floats, variance: Floats, sums: Floats, trust: Floats, limit: float) -> tuple[float, float]:

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Final
-
-import numpy as np
+from functools import partial
 
 from dphist.aggregates.base import Aggregate
 from dphist.aggregates.measures import MOST_RECORDS
 from dphist.engines.base import Records
-from dphist.engines.buckets import of_measure
 from dphist.planning import Plan, storage
 from dphist.run.chosen_bounds import (
     ChosenBounds,
-    Floats,
     Integers,
     choose_bounds,
     cover_tails,
@@ -23,9 +19,6 @@ from dphist.run.chosen_bounds import (
     read_sizes,
     share_outside,
 )
-
-_OUTSIDE: Final = 0.01
-"""The share of units beyond each of the bounds of a quantile; less of them beyond one that is close to a quantile."""
 
 
 def settle_bounds(plan: Plan, records: Records) -> tuple[Plan, Records, tuple[ChosenBounds, ...]]:
@@ -41,7 +34,7 @@ def settle_bounds(plan: Plan, records: Records) -> tuple[Plan, Records, tuple[Ch
         source = aggregate.source
         if source not in noisy:
             measure = aggregate.measures[0]
-            exact = records.sizes(positions[measure.name], of_measure(measure))
+            exact = records.sizes(positions[measure.name])
             noisy[source] = noise_sizes(exact, request.bounds_scale)
         chosen, bounds = chosen_from(plan, aggregate, noisy[source])
         aggregates.append(chosen)
@@ -57,33 +50,16 @@ def chosen_from(plan: Plan, aggregate: Aggregate, noisy: Integers) -> tuple[Aggr
     sizes = read_sizes(noisy, plan.request.bounds_scale)
     if sizes is None:
         return replace(aggregate, chosen="nothing"), ChosenBounds(aggregate.name, aggregate.lower, aggregate.upper)
-    if aggregate.kind == "quantile":
-        below, above = (
-            min(_OUTSIDE, tail / 10) for tail in (aggregate.probabilities[0], 1 - aggregate.probabilities[-1])
-        )
-        low, high = cover_tails(sizes, below, above, aggregate.lower, aggregate.upper)
+    if aggregate.tails is not None:
+        low, high = cover_tails(sizes, *aggregate.tails, aggregate.lower, aggregate.upper)
         told = ChosenBounds(aggregate.name, low, high, share_outside(sizes, low, high))
         return replace(aggregate, lower=low, upper=high), told
-    std = min(branch.noise_std for branch in plan.branches)
-    squared = aggregate.kind in ("variance", "std")
-
-    def noise_of(lower: Floats, upper: Floats) -> Floats:
-        share = aggregate.measures[0].weight
-        if aggregate.kind == "distinct":  # nothing is counted from a centre
-            return np.asarray(std * upper / math.sqrt(share))
-        if aggregate.kind in ("sum", "rows"):  # who has no value adds 0; the count's noise enters with the centre
-            least, most = np.minimum(lower, 0.0), np.maximum(upper, 0.0)
-            return np.asarray(std * np.hypot((most - least) / 2 / math.sqrt(share), (most + least) / 2))
-        half = (upper - lower) / 2
-        return np.asarray(std * aggregate.records * (half**2 if squared else half) / math.sqrt(share))
-
+    noise_of = partial(aggregate.noise_of_sum, min(branch.noise_std for branch in plan.branches))
     ordinary = ordinary_size(plan, sizes.total)
-    cut = choose_bounds(sizes, noise_of, ordinary, aggregate.lower, aggregate.upper, squared=squared)
-    upper = cut.upper
-    if aggregate.kind in ("rows", "distinct"):
-        upper = min(max(1.0, math.floor(upper)), MOST_RECORDS)
+    cut = choose_bounds(sizes, noise_of, ordinary, aggregate.lower, aggregate.upper, squared=aggregate.squared)
+    upper = min(max(1.0, math.floor(cut.upper)), MOST_RECORDS) if aggregate.whole else cut.upper
     outside = share_outside(sizes, cut.lower, upper)
-    each = () if aggregate.kind == "distinct" else (cut.bias / sizes.total, cut.spread / math.sqrt(sizes.total))
+    each = (cut.bias / sizes.total, cut.spread / math.sqrt(sizes.total)) if aggregate.states_excess else ()
     told = ChosenBounds(
         aggregate.name, cut.lower, upper, outside, cut.bias * ordinary / sizes.total, cut.noise, ordinary
     )

@@ -268,7 +268,7 @@ class Rounds(Strategy):
         level, probabilities = work.selection.intervals, request.probabilities
         trees = Trees(probabilities, level) if probabilities else None
         counted, counting = count(noise, tuning, pairs_of_units, selected, measures, trees)
-        names = [noisy.name for noisy in measures if noisy.measure.kind != "bins"]
+        names = [noisy.name for noisy in measures if noisy.measure.tree is None]
 
         def estimate_groups(groups: Arrays) -> Rows:
             quantiles = {} if trees is None else trees.read(groups)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import get_args
 
 import numpy as np
 
-from dphist.aggregates.measures import LARGEST_SUM, Column, NoisySum
-from dphist.aggregates.tree import NoisyQuantiles, noisy_quantiles
+from dphist.aggregates.noisy_sums import Column, NoisySum
+from dphist.aggregates.tree import NoisyQuantiles
 from dphist.engines.base import PRESENT, Arrays, Layout, OnGroups, Order, Rows
 from dphist.errors import InvalidParameter
 from dphist.mechanisms import GroupMechanism
 from dphist.mechanisms.lattice import Floats, Integers, Kept
-from dphist.noise import DiscreteLaplace, RoundedGaussian
 from dphist.planning import Plan
 from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
 
@@ -76,59 +74,37 @@ def noise_groups(plan: Plan, level: float | None, shared: int) -> OnGroups:
 
     def add_noise_to_groups(groups: Arrays) -> Rows:
         kept = plan.mechanism.perturb_part(groups["units"], shared)
-        sums = noisy_sums(plan, kept, groups)
-        quantiles = noisy_trees(plan, kept, groups, level)
-        columns = noisy_columns(plan, kept, sums, level, quantiles)
+        columns = noisy_columns(plan, kept, draw_parts(plan, kept, groups, level), level)
         return Rows(kept.index, published(columns, plan.mechanism, level))
 
     return add_noise_to_groups
 
 
-def noisy_sums(plan: Plan, kept: Kept, groups: Arrays) -> dict[str, Integers]:
-    """Fresh noise on the recentred sums of the released groups, in steps."""
-    noisy_steps = {}
-    for position, noisy in enumerate(plan.measures, 1):
-        if noisy.measure.kind == "bins":
-            continue
-        steps = np.clip(groups[f"steps_{position}"][kept.index], -LARGEST_SUM, LARGEST_SUM)
-        noisy_steps[noisy.name] = plan.mechanism.perturb_sums(steps, noisy.law)
-    return noisy_steps
-
-
-def noisy_trees(plan: Plan, kept: Kept, groups: Arrays, level: float | None) -> dict[str, NoisyQuantiles]:
-    """The quantiles of the released groups from trees with fresh noise: the tree of a group is drawn once for all of them."""
-    probabilities = plan.request.probabilities
-    found = {}
-    for position, noisy in enumerate(plan.measures, 1):
-        if noisy.measure.kind == "bins":
-            bins, asked = groups[f"bins_{position}"][kept.index], probabilities[noisy.name]
-            assert isinstance(noisy.law, RoundedGaussian | DiscreteLaplace)
-            tree, perturb = noisy.measure.tree, plan.mechanism.perturb_sums
-            found[noisy.name] = noisy_quantiles(bins, tree, noisy.law, asked, level, perturb)
-    return found
+def draw_parts(
+    plan: Plan, kept: Kept, groups: Arrays, level: float | None = None
+) -> dict[str, Integers | NoisyQuantiles]:
+    """Fresh noise for the released groups, by the names of measures: sums in steps, and quantiles of noisy trees."""
+    perturb, asked = plan.mechanism.perturb_sums, plan.request.probabilities
+    return {
+        one.name: one.measure.draw(one.law, position, groups, kept.index, perturb, asked.get(one.name, ()), level)
+        for position, one in enumerate(plan.measures, 1)
+    }
 
 
 def noisy_columns(
-    plan: Plan,
-    kept: Kept,
-    sums: Mapping[str, Integers],
-    level: float | None = None,
-    quantiles: Mapping[str, NoisyQuantiles] = MappingProxyType({}),
+    plan: Plan, kept: Kept, drawn: Mapping[str, Integers | NoisyQuantiles], level: float | None = None
 ) -> list[Column]:
-    """The count and every aggregate of the plan, from noisy counts and noisy recentred sums.
+    """The count and every aggregate of the plan, from noisy counts and what was drawn for their measures.
 
     The noise of a sum is independent of whether its group was released, that of its count is not: sums and means are computed
     with the count as it is estimated given release.
     """
     count = count_column(plan.mechanism, kept.counts, level)
-    parts = {}
+    parts: dict[str, NoisySum | NoisyQuantiles] = {}
     for noisy in plan.measures:
-        if noisy.measure.kind == "bins":
-            continue
-        recentred = np.asarray(sums[noisy.name] * noisy.measure.step, np.float64)
-        std = np.full(len(recentred), noisy.noise_std)
-        parts[noisy.name] = noisy, NoisySum(recentred, (std,), count.values, count.std_errors)
-    return [count, *(column for aggregate in plan.request.aggregates for column in aggregate.columns(parts, quantiles))]
+        one = drawn[noisy.name]
+        parts[noisy.name] = noisy.sums(one, count.values, count.std_errors) if isinstance(one, np.ndarray) else one
+    return [count, *(column for aggregate in plan.request.aggregates for column in aggregate.columns(parts))]
 
 
 def count_column(mechanism: GroupMechanism, noisy: Floats, level: float | None) -> Column:

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sqlglot import exp
 
-from dphist.aggregates.base import percent_in_name
+from dphist.aggregates.quantile import percent_in_name
 from dphist.columns import joined_name
 from dphist.errors import InvalidParameter
 from dphist.sql.names import Rows, plain_column

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dphist.aggregates.measures import Column, Floats, NoisySum, says_nothing
+from dphist.aggregates.measures import Floats
+from dphist.aggregates.noisy_sums import Column, says_nothing
 from dphist.checks import Check
 from dphist.engines.groups import missing_in, row_order
 from dphist.mechanisms import ContinualCounts
@@ -147,8 +148,8 @@ def _check_quantiles(
             values, *interval = (_numbers(table, one) for one in (name, *ends))
             low, high = interval or (values, values)
             inside = (aggregate.bounds[0] <= low) & (low <= values) & (values <= high) & (high <= aggregate.bounds[1])
-            least = aggregate.measures[0].tree.resolution * _LEAST_ERROR
-            known = _numbers(table, name + STD_ERROR) >= least
+            (bin_width,) = (one.tree.resolution for one in aggregate.measures if one.tree is not None)
+            known = _numbers(table, name + STD_ERROR) >= bin_width * _LEAST_ERROR
             withheld = null.get(name, np.zeros(table.num_rows, np.bool_))
             if not bool((inside & (before <= values) & known)[~withheld].all()):
                 wrong.append(name)
@@ -246,14 +247,13 @@ def _noises(table: pa.Table, plan: Plan, record: ReleaseRecord, count: Column) -
         return
     yield "count", count
     noisy = {one.name: one for one in plan.measures}
-    counted = NoisySum(np.zeros(0), (), count.values, count.std_errors)
     for aggregate in plan.request.aggregates:
         if not aggregate.names:
             continue
         if aggregate.probabilities:
             yield from ((name, None) for name in aggregate.names)
             continue
-        noises = aggregate.noises(noisy, counted)
+        noises = aggregate.noises(noisy, count.values, count.std_errors)
         values = _numbers(table, aggregate.name)
         yield aggregate.name, None if noises is None else Column(aggregate.name, values, noises)
 

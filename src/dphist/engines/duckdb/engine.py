@@ -29,7 +29,7 @@ from dphist.engines.base import (
     fresh,
     silent,
 )
-from dphist.engines.buckets import Of, buckets_sql, spread
+from dphist.engines.buckets import buckets_sql, spread
 from dphist.engines.dialect import DUCKDB
 from dphist.engines.distinct import explained_sql
 from dphist.engines.duckdb import types as keytypes
@@ -129,9 +129,9 @@ class DuckDBRecords:
         )
         return replace(self, fields=replace(self.fields, kept="kept_records", read=self.fields.reads))
 
-    def sizes(self, position: int, of: Of) -> Integers:
+    def sizes(self, position: int) -> Integers:
         """One bucket for each unit."""
-        sql = buckets_sql(self.fields, position, of, self.seed, DUCKDB)
+        sql = buckets_sql(self.fields, position, self.seed, DUCKDB)
         table = self.read(lambda: self.connection.sql(sql).to_arrow_table())
         return spread(integers(table, "bucket"), integers(table, "units"))
 

@@ -292,7 +292,7 @@ class DuckDBPairs:
 
     @property
     def _names(self) -> tuple[str, ...]:
-        return tuple(measure.name for measure in self.records.query.measures if measure.kind != "bins")
+        return tuple(measure.name for measure in self.records.query.measures if measure.tree is None)
 
     @property
     def _threads(self) -> int:

@@ -25,7 +25,7 @@ from dphist.engines.base import (
     fresh,
     silent,
 )
-from dphist.engines.buckets import Of, buckets_sql, spread
+from dphist.engines.buckets import buckets_sql, spread
 from dphist.engines.dialect import SPARK
 from dphist.engines.distinct import explained_sql
 from dphist.engines.expressions import LONGEST_KEY
@@ -207,10 +207,10 @@ class SparkRecords:
         """A DataFrame can be read again."""
         return self
 
-    def sizes(self, position: int, of: Of) -> Integers:
+    def sizes(self, position: int) -> Integers:
         """One bucket for each unit; the buckets come to the driver."""
         self.tell_reading(SIZING)
-        sql = buckets_sql(self.fields, position, of, self.seed, SPARK)
+        sql = buckets_sql(self.fields, position, self.seed, SPARK)
         table = without_leaks(self.sql(sql).toArrow)
         return spread(integers(table, "bucket"), integers(table, "units"))
 
