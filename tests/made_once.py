@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import astuple, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import cache, wraps
 from importlib import import_module
 from types import SimpleNamespace
@@ -50,4 +50,9 @@ def _remembering(module: str, name: str) -> Callable[..., Any]:
 
 
 def _plain(argument: object) -> object:
-    return astuple(argument) if is_dataclass(argument) and not isinstance(argument, type) else argument
+    """Its fields with the name of its class: two kinds of aggregates may have equal fields."""
+    if isinstance(argument, tuple):
+        return [_plain(one) for one in argument]
+    if not is_dataclass(argument) or isinstance(argument, type):
+        return argument
+    return type(argument).__name__, *(_plain(getattr(argument, one.name)) for one in fields(argument))
