@@ -46,6 +46,12 @@ class Aggregate(ABC):
     option: ClassVar[str]
     """Its option of plans and releases: columns with bounds."""
 
+    sql: ClassVar[tuple[str, ...]] = ()
+    """The functions of SQL that it is."""
+
+    main: ClassVar[type[Measure]]
+    """What engines add up for it, in the first place."""
+
     from_zero: ClassVar[bool] = False
     """Whether it counts, so that its lower bound is 0."""
 
@@ -99,14 +105,20 @@ class Aggregate(ABC):
         return len(self.excess) == 2 and all(0 <= one < math.inf for one in self.excess)
 
     @classmethod
-    def of(cls, text: str | None, bounds: Any, records: int = 1, probabilities: tuple[float, ...] = ()) -> Self:
+    def of(
+        cls,
+        name: str | None,
+        expression: str | None,
+        bounds: Any,
+        records: int = 1,
+        probabilities: tuple[float, ...] = (),
+    ) -> Self:
         """Of a column, or of an expression under a name; bounds: a pair, in which "auto" lets the data choose, or "auto"."""
         lower, upper = (
             None if bound == "auto" else float(bound) for bound in ((bounds, bounds) if bounds == "auto" else bounds)
         )
         sides: dict[tuple[bool, bool], Chosen] = {(True, True): "both", (True, False): "lower", (False, True): "upper"}
         chosen = sides.get((lower is None, upper is None), "given")
-        name, expression = (None, None) if text is None else split_name(text)
         return cls(
             name, lower, upper, records=records, chosen=chosen, expression=expression, probabilities=probabilities
         )
@@ -114,8 +126,17 @@ class Aggregate(ABC):
     @classmethod
     def asked(cls, options: Mapping[str, Any], records: int) -> list[Self]:
         """What the options of a plan ask for, column by column."""
-        columns = options[cls.option] or {}
-        return [cls.of(text, bounds, records if cls.of_records else 1) for text, bounds in columns.items()]
+        columns, own = options[cls.option] or {}, records if cls.of_records else 1
+        return [cls.of(*split_name(text), bounds, own) for text, bounds in columns.items()]
+
+    def ask(self, written: str, options: dict[str, Any]) -> None:
+        """Add to the options of a plan what asks for it, of a column or an expression as they take it."""
+        options.setdefault(self.option, {})[written] = self._stated
+
+    @property
+    def _stated(self) -> tuple[float | Literal["auto"], float | Literal["auto"]]:
+        """The bounds as options have them."""
+        return "auto" if self.lower is None else self.lower, "auto" if self.upper is None else self.upper
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -140,7 +161,7 @@ class Aggregate(ABC):
         """Where its bounds come from: aggregates with equal sources choose theirs from one noisy histogram."""
         lower = None if self.chosen in ("lower", "both") else self.lower
         upper = None if self.chosen in ("upper", "both") else self.upper
-        return self._measures()[0].size, self.column, self.expression, lower, upper
+        return self.main.size, self.column, self.expression, lower, upper
 
     @property
     def open(self) -> bool:
@@ -173,9 +194,9 @@ class Aggregate(ABC):
         """What engines add up for it. Their weights add up to its own."""
         return () if self.chosen == "nothing" else self._measures()
 
-    @abstractmethod
     def _measures(self) -> tuple[Measure, ...]:
         """Its measures, if there is a value."""
+        return (self._part(self.main),)
 
     def _part(self, kind: type[Measure], share: float = 1.0, bounds: tuple[float, float] | None = None) -> Measure:
         lower, upper = bounds or self.bounds

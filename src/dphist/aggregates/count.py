@@ -10,6 +10,7 @@ from dphist import checks
 from dphist.aggregates.base import Aggregate, most_in_words
 from dphist.aggregates.measures import Measure, Number, Of
 from dphist.aggregates.total import Sum
+from dphist.columns import split_name
 from dphist.errors import InvalidParameter
 
 if TYPE_CHECKING:
@@ -92,14 +93,16 @@ class CountOf(Aggregate):
 
     kind: ClassVar[str] = "count_of"
     option: ClassVar[str] = "count_of"
+    main: ClassVar[type[Measure]] = Filled
     from_zero: ClassVar[bool] = True
 
     @classmethod
     def asked(cls, options: Mapping[str, Any], records: int) -> list[Self]:
         """Columns alone."""
-        return [cls.of(text, (0, 1)) for text in options[cls.option] or ()]
+        return [cls.of(*split_name(text), (0, 1)) for text in options[cls.option] or ()]
 
     def _check(self) -> None:
+        Aggregate._check(self)
         if self.chosen != "given":
             raise InvalidParameter("no bounds to choose for a count of values", self.chosen)
 
@@ -116,6 +119,8 @@ class Rows(Sum):
 
     kind: ClassVar[str] = "rows"
     option: ClassVar[str] = "rows"
+    sql: ClassVar[tuple[str, ...]] = ()
+    main: ClassVar[type[Measure]] = RowsOfUnit
     from_zero: ClassVar[bool] = True
     whole: ClassVar[bool] = True
 
@@ -125,15 +130,18 @@ class Rows(Sum):
         most = options[cls.option]
         if most is not None and most != "auto":
             checks.check_whole("rows", most, hint="the most records of one unit in a group that count.")
-        return [] if most is None else [cls.of(None, (0, most))]
+        return [] if most is None else [cls.of(None, None, (0, most))]
 
     @property
     def name(self) -> str:
         """It has no column."""
         return "rows"
 
-    def _measures(self) -> tuple[Measure, ...]:
-        return (self._part(RowsOfUnit),)
+    def ask(self, written: str, options: dict[str, Any]) -> None:
+        """The upper bound alone: one for all."""
+        most = "auto" if self.upper is None else int(self.upper)
+        if options.setdefault(self.option, most) != most:
+            raise InvalidParameter("one pair of bounds for COUNT(*)", "two", "use the wider one.")
 
     def _in_words(self, clamped: str, values: str, records: str) -> str:
         return f"the number of records, at most {most_in_words(self)} of a unit"

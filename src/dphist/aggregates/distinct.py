@@ -13,6 +13,7 @@ from dphist import checks
 from dphist.aggregates.base import Aggregate, most_in_words
 from dphist.aggregates.measures import MOST_RECORDS, Floats, Lattice, Measure, Of
 from dphist.aggregates.noisy_sums import NoisyMeasure
+from dphist.columns import split_name
 from dphist.errors import InvalidParameter
 from dphist.words import number
 
@@ -51,6 +52,7 @@ class Distinct(Aggregate):
 
     kind: ClassVar[str] = "distinct"
     option: ClassVar[str] = "distinct"
+    main: ClassVar[type[Measure]] = DistinctOfUnit
     from_zero: ClassVar[bool] = True
     whole: ClassVar[bool] = True
     needs_max_groups: ClassVar[bool] = True
@@ -59,10 +61,11 @@ class Distinct(Aggregate):
     @classmethod
     def asked(cls, options: Mapping[str, Any], records: int) -> list[Self]:
         """Columns with how many values of a group one unit may add."""
-        return [cls.of(text, (0, most)) for text, most in (options[cls.option] or {}).items()]
+        return [cls.of(*split_name(text), (0, most)) for text, most in (options[cls.option] or {}).items()]
 
-    def _measures(self) -> tuple[Measure, ...]:
-        return (self._part(DistinctOfUnit),)
+    def ask(self, written: str, options: dict[str, Any]) -> None:
+        """The upper bound alone."""
+        options.setdefault(self.option, {})[written] = "auto" if self.upper is None else int(self.upper)
 
     def noise_of_sum(self, std: float, lower: Floats, upper: Floats) -> Floats:
         """Nothing is counted from a centre."""

@@ -43,6 +43,8 @@ class Mean(Aggregate):
 
     kind: ClassVar[str] = "mean"
     option: ClassVar[str] = "means"
+    sql: ClassVar[tuple[str, ...]] = ("AVG",)
+    main: ClassVar[type[Measure]] = MeanOfUnit
 
     @property
     def span(self) -> tuple[float, float]:

@@ -13,6 +13,7 @@ from dphist.aggregates.base import Aggregate
 from dphist.aggregates.measures import Integers, Lattice, Measure
 from dphist.aggregates.noisy_sums import Column, NoisyMeasure, Parts
 from dphist.aggregates.tree import STEP_BITS, Bins, NoisyQuantiles, Perturb, Tree, noisy_quantiles
+from dphist.columns import split_name
 from dphist.errors import InvalidParameter
 from dphist.noise.laws import Law
 from dphist.words import number
@@ -81,6 +82,8 @@ class Quantile(Aggregate):
 
     kind: ClassVar[str] = "quantile"
     option: ClassVar[str] = "quantiles"
+    sql: ClassVar[tuple[str, ...]] = ("PERCENTILE_CONT", "APPROX_QUANTILES")
+    main: ClassVar[type[Measure]] = BinsOfUnit
     of_records: ClassVar[bool] = True
 
     @classmethod
@@ -94,7 +97,10 @@ class Quantile(Aggregate):
             if same != _pair(bounds):
                 raise InvalidParameter(f"one pair of bounds for the quantiles of {column}", "two")
             asked[column] = ((*probabilities, 0.5), same)
-        return [cls.of(column, pair, records, tuple(sorted(set(some)))) for column, (some, pair) in asked.items()]
+        return [
+            cls.of(*split_name(column), pair, records, tuple(sorted(set(some))))
+            for column, (some, pair) in asked.items()
+        ]
 
     def _check(self) -> None:
         if not self.probabilities:
@@ -119,8 +125,11 @@ class Quantile(Aggregate):
         some = () if self.chosen == "nothing" else self.probabilities
         return tuple(f"p{percent_in_name(p)}_{self.column}" for p in some)
 
-    def _measures(self) -> tuple[Measure, ...]:
-        return (self._part(BinsOfUnit),)
+    def ask(self, written: str, options: dict[str, Any]) -> None:
+        """Those of one column are one, with one pair of bounds."""
+        asked = options.setdefault(self.option, {})
+        before, *_ = asked.get(written, ((),))
+        asked[written] = (sorted({*before, *self.probabilities}), *self._stated)
 
     def columns(self, parts: Parts) -> list[Column]:
         """A column for each probability, with the bounds of the tree's own interval."""

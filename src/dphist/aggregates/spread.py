@@ -76,6 +76,8 @@ class Variance(Aggregate):
 
     kind: ClassVar[str] = "variance"
     option: ClassVar[str] = "variances"
+    sql: ClassVar[tuple[str, ...]] = ("VAR_POP",)
+    main: ClassVar[type[Measure]] = Deviation
     of_records: ClassVar[bool] = True
     squared: ClassVar[bool] = True
 
@@ -137,6 +139,7 @@ class StandardDeviation(Variance):
 
     kind: ClassVar[str] = "std"
     option: ClassVar[str] = "stds"
+    sql: ClassVar[tuple[str, ...]] = ("STDDEV_POP",)
 
     @property
     def span(self) -> tuple[float, float]:

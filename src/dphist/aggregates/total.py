@@ -62,9 +62,8 @@ class Sum(Aggregate):
 
     kind: ClassVar[str] = "sum"
     option: ClassVar[str] = "sums"
-
-    def _measures(self) -> tuple[Measure, ...]:
-        return (self._part(SumOfUnit),)
+    sql: ClassVar[tuple[str, ...]] = ("SUM",)
+    main: ClassVar[type[Measure]] = SumOfUnit
 
     def noise_of_sum(self, std: float, lower: Floats, upper: Floats) -> Floats:
         """Who has no value adds 0; the noise of the count enters with the centre."""

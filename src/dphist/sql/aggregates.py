@@ -9,10 +9,17 @@ from typing import Any, Final
 
 from sqlglot import exp
 
-from dphist.aggregates.quantile import percent_in_name
+from dphist.aggregates import KINDS
+from dphist.aggregates.base import Aggregate
+from dphist.aggregates.count import Rows
+from dphist.aggregates.distinct import Distinct
+from dphist.aggregates.measures import Measure
+from dphist.aggregates.quantile import Quantile
+from dphist.aggregates.total import Sum
 from dphist.columns import joined_name
 from dphist.errors import InvalidParameter
-from dphist.sql.names import Rows, plain_column
+from dphist.sql import names
+from dphist.sql.names import plain_column
 from dphist.sql.options import Arguments, Clause, number_of, read_arguments
 from dphist.sql.parse import PrivacyClause, called
 from dphist.sql.relate import Relating
@@ -23,10 +30,8 @@ LEVEL: Final = 0.95
 MOST_BOUNDARIES: Final = 17
 """Of APPROX_QUANTILES, with both ends: the tree of a column answers so many questions."""
 
-_PER_ROW: Final = ("VAR_POP", "STDDEV_POP", "PERCENTILE_CONT", "APPROX_QUANTILES")
-_OPTION: Final = {"SUM": "sums", "AVG": "means", "VAR_POP": "variances", "STDDEV_POP": "stds"}
-_KIND: Final = {"SUM": "sum", "AVG": "mean", "VAR_POP": "variance", "STDDEV_POP": "std"}
-PRIVATE: Final = ("COUNT", "COUNTIF", *_OPTION, "PERCENTILE_CONT", "APPROX_QUANTILES")
+_KINDS: Final = {function: kind for kind in KINDS for function in kind.sql}
+PRIVATE: Final = ("COUNT", "COUNTIF", *_KINDS)
 """The aggregates that have a private form."""
 
 _INSTEAD: Final = {
@@ -45,28 +50,29 @@ _AUTO: Final = Arguments()
 class Aggregated:
     """One aggregate of a statement: which published column it is, and how it is shown.
 
-    kind, label: of the aggregate in a plan; "count" is the number of units, which every release has. probabilities: of
-    quantiles; ends: whether the bounds stand before and behind them. factor: what the released number is multiplied by.
-    constant: the value, where bounds that are equal leave no other; nothing is released for it.
+    aggregate: in a plan; None is the number of units, which every release has. ends: whether the bounds stand before and behind
+    quantiles. factor: what the released number is multiplied by. constant: the value, where bounds that are equal leave no
+    other; nothing is released for it.
     """
 
     call: str
-    kind: str
-    label: str = ""
+    aggregate: Aggregate | None
     arguments: Arguments = _AUTO
-    probabilities: tuple[float, ...] = ()
     ends: bool = False
     factor: float = 1.0
     constant: float | None = None
 
     @property
+    def probabilities(self) -> tuple[float, ...]:
+        """Which quantiles it is."""
+        return () if self.aggregate is None else self.aggregate.probabilities
+
+    @property
     def name(self) -> str:
         """The name of a column without an alias."""
-        if self.kind in ("count", "rows"):
-            return self.kind
-        if self.kind == "quantile" and not self.ends:
-            return f"p{percent_in_name(self.probabilities[0])}_{self.label}"
-        return f"{self.kind}_{self.label}"
+        if self.aggregate is None:
+            return "count"
+        return self.aggregate.name if self.ends else self.aggregate.names[0]
 
 
 @dataclass(slots=True, eq=False)
@@ -79,7 +85,7 @@ class Aggregates:
     grouped: bool
     _found: dict[str, Aggregated] = field(default_factory=dict)
     _texts: dict[str, str] = field(default_factory=dict)
-    _bounds: dict[tuple[str, str], object] = field(default_factory=dict)
+    _bounds: dict[tuple[type[Measure], str], object] = field(default_factory=dict)
 
     @property
     def all(self) -> tuple[Aggregated, ...]:
@@ -102,7 +108,7 @@ class Aggregates:
     def _signature(self, call: exp.Expr) -> str:
         return call.sql(dialect="bigquery", comments=False) + repr(call.args.get("named"))
 
-    def aggregate(self, call: exp.Expr, rows: Rows, units: tuple[str, ...]) -> Aggregated:
+    def aggregate(self, call: exp.Expr, rows: names.Rows, units: tuple[str, ...]) -> Aggregated:
         """An aggregate of the statement; equal ones are one."""
         signature = self._signature(call)
         if signature not in self._found:
@@ -115,13 +121,14 @@ class Aggregates:
         instead = _INSTEAD.get(name, f"these have one: {', '.join(PRIVATE)}.")
         raise self.refuse(call, "an aggregate that has a private form", name, instead)
 
-    def _read(self, call: exp.Expr, rows: Rows, units: tuple[str, ...]) -> Aggregated:
+    def _read(self, call: exp.Expr, rows: names.Rows, units: tuple[str, ...]) -> Aggregated:
         name, relating = called(call), self.relating
         if name not in PRIVATE:
             self.refuse_function(call)
-        arguments = read_arguments(call, name in _PER_ROW, self.refuse)
+        kind = _KINDS.get(name)
+        arguments = read_arguments(call, kind is not None and kind.of_records, self.refuse)
         only = arguments.only_value
-        if name in ("COUNT", "COUNTIF"):
+        if kind is None:
             return replace(self._count(call, arguments, rows, units), constant=only)  # 0, or none
         inside = call.this
         if isinstance(inside, exp.Distinct) or not isinstance(inside, exp.Expr):
@@ -131,26 +138,22 @@ class Aggregates:
         text = relating.expression(inside, rows).text
         if name == "SUM" and only:
             return self._equal_totals(text, rows, arguments, only)
-        if only is not None and name in _OPTION:
-            label = plain_column(text, rows.relation.names) or "value"
-            return Aggregated(name, _KIND[name], label, arguments, constant=only if name == "AVG" else 0.0)
-        if name in _OPTION:
-            return Aggregated(name, _KIND[name], self._label(_KIND[name], text, rows, arguments), arguments)
         probabilities, ends = self._probabilities(call, name)
         if only is not None:
             label = plain_column(text, rows.relation.names) or "value"
-            return Aggregated(name, "quantile", label, arguments, probabilities, ends, constant=only)
-        label = self._label("quantile", text, rows, arguments)
-        return Aggregated(name, "quantile", label, arguments, probabilities, ends)
+            found = kind.of(label, None, "auto", probabilities=probabilities)
+            return Aggregated(name, found, arguments, ends, constant=0.0 if kind.squared else only)
+        label = self._label(kind, text, rows, arguments)
+        return Aggregated(name, kind.of(label, None, arguments.bounds, probabilities=probabilities), arguments, ends)
 
-    def _equal_totals(self, text: str, rows: Rows, arguments: Arguments, only: float) -> Aggregated:
+    def _equal_totals(self, text: str, rows: names.Rows, arguments: Arguments, only: float) -> Aggregated:
         """A sum of totals that are all clamped to one number: so many times that number as units have a value."""
         once = replace(arguments, bounds=(0.0, 1.0))
         wanted = plain_column(text, rows.relation.names) or "value"
-        label = self._label("sum", f"CASE WHEN ({text}) IS NOT NULL THEN 1 END", rows, once, wanted)
-        return Aggregated("SUM", "sum", label, once, factor=only)
+        label = self._label(Sum, f"CASE WHEN ({text}) IS NOT NULL THEN 1 END", rows, once, wanted)
+        return Aggregated("SUM", Sum.of(label, None, once.bounds), once, factor=only)
 
-    def _count(self, call: exp.Expr, arguments: Arguments, rows: Rows, units: tuple[str, ...]) -> Aggregated:
+    def _count(self, call: exp.Expr, arguments: Arguments, rows: names.Rows, units: tuple[str, ...]) -> Aggregated:
         """Units, rows, rows with a value, or distinct values."""
         inside, name = call.this, called(call)
         if call.args.get("expressions"):
@@ -159,6 +162,7 @@ class Aggregates:
             hint = "whoever is not in a group adds nothing to it: write (0, 5)."
             raise self.refuse(call, f"a lower bound of 0 for {name}", f"{arguments.bounds[0]:g}", hint)
         most = arguments.bounds[1]
+        upper = most if arguments.only_value is None else "auto"
         if isinstance(most, float) and not most.is_integer():
             raise self.refuse(call, f"a whole number as the upper bound of {name}", f"{most:g}")
         if isinstance(inside, exp.Distinct):
@@ -166,24 +170,27 @@ class Aggregates:
                 raise self.refuse(call, "COUNT(DISTINCT column)", "several columns", "count one.")
             text = self.relating.expression(inside.expressions[0], rows).text
             if plain_column(text, rows.relation.names) in units:
-                return Aggregated(name, "count", "", arguments)
+                return Aggregated(name, None, arguments)
             if self.grouped and self.clause.max_groups is None and not self.clause.public_groups:
                 hint = "write max_groups_contributed = 10, say, into OPTIONS, or count the unit itself."
                 raise self.refuse(call, "max_groups_contributed beside COUNT(DISTINCT column)", "none", hint)
-            label = self._label("distinct", text, rows, arguments)
-            return Aggregated(name, "distinct", label, arguments)
+            label = self._label(Distinct, text, rows, arguments)
+            return Aggregated(name, Distinct.of(label, None, (0, upper)), arguments)
         if isinstance(inside, exp.Star):
-            return Aggregated(name, "count" if most == 1 else "rows", "", arguments)
+            return Aggregated(name, None if most == 1 else Rows.of(None, None, (0, upper)), arguments)
         if not isinstance(inside, exp.Expr) or isinstance(inside, exp.Order | exp.Limit | exp.HavingMax):
             raise self.refuse(call, f"{name} of a column", "a clause of its own", "leave it out.")
         text = self.relating.expression(inside, rows).text
         condition = text if name == "COUNTIF" else f"({text}) IS NOT NULL"
         if name == "COUNT" and plain_column(text, rows.relation.names) in units and most == 1:
-            return Aggregated(name, "count", "", arguments)
-        label = self._label("sum", f"CASE WHEN {condition} THEN 1 END", rows, arguments, "counted")
-        return Aggregated(name, "sum", label, arguments)
+            return Aggregated(name, None, arguments)
+        label = self._label(Sum, f"CASE WHEN {condition} THEN 1 END", rows, arguments, "counted")
+        bounds = arguments.bounds if arguments.only_value is None else "auto"
+        return Aggregated(name, Sum.of(label, None, bounds), arguments)
 
     def _probabilities(self, call: exp.Expr, name: str) -> tuple[tuple[float, ...], bool]:
+        if name not in Quantile.sql:
+            return (), False
         given = call.args.get("expression")
         number = number_of(given) if isinstance(given, exp.Expr) else None
         if name == "PERCENTILE_CONT":
@@ -197,25 +204,24 @@ class Aggregates:
         parts = int(number)
         return tuple(place / parts for place in range(1, parts)), True
 
-    def _label(self, kind: str, text: str, rows: Rows, arguments: Arguments, name: str = "") -> str:
+    def _label(self, kind: type[Aggregate], text: str, rows: names.Rows, arguments: Arguments, name: str = "") -> str:
         """The name of a column, or of an expression, in the plan: one for each kind, text and pair of bounds."""
-        family = {"variance": "spread", "std": "spread"}.get(kind, kind)
         plain = plain_column(text, rows.relation.names)
         bounds = arguments.bounds
         wanted = name or plain or "value"
         for number in count(1):
             label = wanted if number == 1 else f"{wanted}_{number}"
             same_text = self._texts.setdefault(label, text) == text
-            if same_text and self._bounds.setdefault((family, label), bounds) == bounds:
+            if same_text and self._bounds.setdefault((kind.main, label), bounds) == bounds:
                 return label
         raise AssertionError("there is always one more name")
 
-    def _written(self, label: str, rows: Rows) -> str:
+    def _written(self, label: str, rows: names.Rows) -> str:
         """A label as a release takes it: a column by its name, anything else as name=expression."""
         text = self._texts[label]
         return joined_name(label, None if plain_column(text, rows.relation.names) == label else text)
 
-    def options(self, rows: Rows) -> dict[str, Any]:
+    def options(self, rows: names.Rows) -> dict[str, Any]:
         """The options of the release, without its budget."""
         options: dict[str, Any] = {}
         aggregates = [one for one in self.all if one.constant is None]
@@ -224,22 +230,12 @@ class Aggregates:
         if self.clause.min_units is not None and self.grouped:
             options["low_threshold"] = self.clause.min_units
         for one in aggregates:
-            bounds = one.arguments.bounds
-            most = bounds[1] if isinstance(bounds[1], str) else int(bounds[1])
-            written = self._written(one.label, rows) if one.label else ""
-            if one.kind == "rows":
-                known = options.setdefault("rows", most)
-                if known != most:
-                    expected = "one pair of bounds for COUNT(*)"
-                    raise self.refuse(self.hint, expected, "two", "use the wider one.")
-            elif one.kind == "distinct":
-                options.setdefault("distinct", {})[written] = most
-            elif one.kind == "quantile":
-                before = options.setdefault("quantiles", {}).get(written, ((),))[0]
-                asked = sorted({*before, *one.probabilities})
-                options["quantiles"][written] = (asked, *bounds)
-            elif one.kind != "count":
-                options.setdefault(_OPTION[{v: k for k, v in _KIND.items()}[one.kind]], {})[written] = bounds
+            if one.aggregate is not None:
+                column = one.aggregate.column
+                try:
+                    one.aggregate.ask("" if column is None else self._written(column, rows), options)
+                except InvalidParameter as problem:
+                    raise self.refuse(self.hint, problem.expected, str(problem.got), problem.hint) from None
         if any(one.arguments.report for one in aggregates):
             options["intervals"] = LEVEL
         if weights := self._weights(aggregates):
@@ -256,7 +252,7 @@ class Aggregates:
         if epsilon is None:
             expected = "epsilon in OPTIONS, beside shares of it"
             raise self.refuse(self.hint, expected, "none", "say what they are shares of.")
-        others = [one for one in aggregates if one.arguments.epsilon is None and one.kind != "count"]
+        others = [one for one in aggregates if one.arguments.epsilon is None and one.aggregate is not None]
         spent = sum(given.values()) + (selection or 0.0)
         open_shares = len(others) + (selection is None)
         if spent > epsilon * (1 + 1e-12) or (open_shares and spent >= epsilon):
@@ -267,9 +263,7 @@ class Aggregates:
         counted = selection or rest
         shares: dict[str, float] = {}
         for one in aggregates:
-            if (
-                one.kind != "count"
-            ):  # several quantiles of a column are one aggregate of the plan, with their parts together
-                name = f"{one.kind}_{one.label}" if one.label else one.kind
+            if one.aggregate is not None:  # several quantiles of a column are one aggregate, with their parts together
+                name = one.aggregate.name
                 shares[name] = shares.get(name, 0.0) + given.get(one, rest) / counted
         return shares

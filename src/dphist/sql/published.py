@@ -177,7 +177,7 @@ class Published:
             values = [self._bound(one, "lower"), *values, self._bound(one, "upper")]
             lows = [self._bound(one, "lower"), *lows, lows[-1].copy()]
             highs = [highs[0].copy(), *highs, self._bound(one, "upper")]
-        if one.kind in ("count", "rows", "sum", "distinct"):
+        if one.aggregate is None or one.aggregate.span is None:
             lows, highs = ([_beyond(end, values[0]) for end in ends] for ends in (lows, highs))
         each = [
             _pack(
@@ -233,12 +233,8 @@ def _columns_of(one: Aggregated, number: int, release: Release, table: pa.Table,
             name: pa.array([0.0 if name.startswith("error") else one.constant] * table.num_rows, pa.float64())
             for name in _names(one, number)
         }
-    if one.kind != "count":
-        kind = next(
-            found
-            for found in release.plan.request.aggregates
-            if found.kind == one.kind and (found.kind == "rows" or found.column == one.label)
-        )
+    if one.aggregate is not None:
+        kind = next(found for found in release.plan.request.aggregates if found.name == one.aggregate.name)
         names = [kind.name]
         if one.probabilities:
             by_probability = dict(zip(kind.probabilities, kind.names, strict=False))
