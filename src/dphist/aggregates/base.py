@@ -58,12 +58,16 @@ class Aggregate(ABC):
     whole: ClassVar[bool] = False
     """Whether an upper bound that the data chooses is a whole number."""
 
+    rounded: ClassVar[bool] = False
+    """Whether its column is rounded where whole numbers are asked for."""
+
     of_records: ClassVar[bool] = False
     """Whether its values are those of records, each of which is clamped."""
 
     squared: ClassVar[bool] = False
     """Whether what is added up are squares of how far values are from their mean."""
 
+    has_probabilities: ClassVar[bool] = False
     needs_max_groups: ClassVar[bool] = False
     """Whether it is private only where something bounds the groups of a unit."""
 
@@ -94,7 +98,7 @@ class Aggregate(ABC):
 
     def _check(self) -> None:
         """What a kind asks of its parameters beside what all do."""
-        if self.probabilities:
+        if bool(self.probabilities) != self.has_probabilities:
             raise InvalidParameter(f"probabilities for a quantile, and for nothing else, in {self.name}", "others")
         if self.records != 1 and not self.of_records:
             raise InvalidParameter(

@@ -119,8 +119,9 @@ class Rows(Sum):
 
     kind: ClassVar[str] = "rows"
     option: ClassVar[str] = "rows"
-    sql: ClassVar[tuple[str, ...]] = ()
+    sql: ClassVar[tuple[str, ...]] = ()  # COUNT(*), which statements read by themselves
     main: ClassVar[type[Measure]] = RowsOfUnit
+    rounded: ClassVar[bool] = True
     from_zero: ClassVar[bool] = True
     whole: ClassVar[bool] = True
 

@@ -85,6 +85,7 @@ class Quantile(Aggregate):
     sql: ClassVar[tuple[str, ...]] = ("PERCENTILE_CONT", "APPROX_QUANTILES")
     main: ClassVar[type[Measure]] = BinsOfUnit
     of_records: ClassVar[bool] = True
+    has_probabilities: ClassVar[bool] = True
 
     @classmethod
     def asked(cls, options: Mapping[str, Any], records: int) -> list[Self]:
@@ -103,8 +104,7 @@ class Quantile(Aggregate):
         ]
 
     def _check(self) -> None:
-        if not self.probabilities:
-            raise InvalidParameter(f"probabilities for a quantile, and for nothing else, in {self.name}", "others")
+        Aggregate._check(self)
         if not all(0 < p < 1 for p in self.probabilities) or sorted(set(self.probabilities)) != [*self.probabilities]:
             hint = "0.95 is what 95 % of values are below; name each once."
             raise InvalidParameter(f"different probabilities inside (0, 1) for {self.name}", self.probabilities, hint)

@@ -132,6 +132,11 @@ class Plan:
         """Of these columns those whose values lie inside public bounds: what is lost in noise there is withheld."""
         return {name: one for one in self.request.aggregates if one.span is not None for name in one.names}
 
+    @property
+    def rounded_names(self) -> frozenset[str]:
+        """Those that are rounded where whole numbers are asked for."""
+        return frozenset({"count", *(one.name for one in self.request.aggregates if one.rounded)})
+
     def decided(self, mechanism: GroupMechanism) -> Plan:
         """The plan once one of its mechanisms is chosen: that one, with the others as alternatives.
 

@@ -31,9 +31,8 @@ def column_names(plan: Plan, level: float | None) -> list[str]:
 def layout_of(plan: Plan, *, level: float | None, integers: bool, order: Order) -> Layout:
     """The published table of a plan."""
     beside = tuple(PRESENT + name for name in plan.limited_names)
-    return Layout(
-        tuple(column_names(plan, level)), frozenset({"count", "rows"} if integers else ()), order, beside=beside
-    )
+    rounded = plan.rounded_names if integers else frozenset()
+    return Layout(tuple(column_names(plan, level)), rounded, order, beside=beside)
 
 
 def check_names(by: Sequence[str], plan: Plan, level: float | None) -> None:

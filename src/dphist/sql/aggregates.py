@@ -14,7 +14,6 @@ from dphist.aggregates.base import Aggregate
 from dphist.aggregates.count import Rows
 from dphist.aggregates.distinct import Distinct
 from dphist.aggregates.measures import Measure
-from dphist.aggregates.quantile import Quantile
 from dphist.aggregates.total import Sum
 from dphist.columns import joined_name
 from dphist.errors import InvalidParameter
@@ -138,7 +137,7 @@ class Aggregates:
         text = relating.expression(inside, rows).text
         if name == "SUM" and only:
             return self._equal_totals(text, rows, arguments, only)
-        probabilities, ends = self._probabilities(call, name)
+        probabilities, ends = self._probabilities(call, name) if kind.has_probabilities else ((), False)
         if only is not None:
             label = plain_column(text, rows.relation.names) or "value"
             found = kind.of(label, None, "auto", probabilities=probabilities)
@@ -189,8 +188,6 @@ class Aggregates:
         return Aggregated(name, Sum.of(label, None, bounds), arguments)
 
     def _probabilities(self, call: exp.Expr, name: str) -> tuple[tuple[float, ...], bool]:
-        if name not in Quantile.sql:
-            return (), False
         given = call.args.get("expression")
         number = number_of(given) if isinstance(given, exp.Expr) else None
         if name == "PERCENTILE_CONT":

@@ -167,7 +167,7 @@ def _check_estimates(counts: Floats, expected: Floats, rounding: float) -> Check
 
 def _check_types(table: pa.Table, keys: list[str], record: ReleaseRecord) -> Check:
     """Whole numbers only where they were asked for."""
-    whole = ("count", "rows") if record.integers else ()
+    whole = record.plan.rounded_names if record.integers else ()
     expected = {name: pa.int64() if name in whole else pa.float64() for name in table.column_names[len(keys) :]}
     wrong = [name for name, kind in expected.items() if table.schema.field(name).type != kind]
     return Check("types", not wrong, f"are others in {wrong}" if wrong else "are those of the metadata")
@@ -220,7 +220,7 @@ def _check_errors(
             ends = zip((LOW, HIGH), column.bounds, strict=True)
             wrong += [name + end for end, bound in ends if not _close(_numbers(table, name + end), bound)]
         elif level is not None:
-            whole = record.integers and name in ("count", "rows")
+            whole = record.integers and name in plan.rounded_names
             reach = plan.mechanism.half_width(column.noises, level)
             wrong += _wrong_bounds(table, name, reach, 0.5 if whole else 0.0)
     if wrong:
