@@ -196,13 +196,22 @@ def lowered(groups: int, epsilon: float, *, moving: bool = True) -> list[float]:
     """
     shares = []
     for delta in (1e-8, 1e-5):
-        made = calibrate(epsilon, delta, tuning=Tuning(most_groups=groups))
+        made = calibrate(epsilon, delta, tuning=Tuning(most_groups=groups, early_share=0.0))
         infinity, std = made.delta_infinity(), combined_std(made.tuning.fractions, made.round_stds)
         full = 1 + std * float(ndtri(math.exp(math.log1p(-infinity) / groups)))
         m = np.arange(1, groups + 1)
         shared = float(np.max(1 / np.sqrt(m) - std * ndtri(infinity / m)))
         shares.append(1 - (made.threshold if moving else shared) / full)
     return shares
+
+
+def lost_groups() -> Iterator[list[str]]:
+    """The rows of the other table in docs/adaptive.md: which share of groups is lost, by their weight."""
+    often = calibrate(1.0, 1e-8).count_released_with(0.95)
+    for words, early in (("without bars", 0.0), ("with bars", 0.02)):
+        made = calibrate(1.0, 1e-8, tuning=Tuning(early_share=early))
+        lost = [made.share_lost(size * often) for size in (1, 1.25, 1.5, 2, 3, 8)]
+        yield [words, *("0" if share < 1e-12 else f"{share:.0e}" for share in lost)]
 
 
 def lowered_thresholds() -> Iterator[list[str]]:
@@ -224,6 +233,7 @@ def main() -> None:
     if peers:
         print("peers: " + ", ".join(version_of(peer) for peer in (OPENDP, PYDP, ACCOUNTING)) + "\n")
     table(("lower threshold than by *a*, δ = 1e-8 / 1e-5", "ε = 0.5", "1", "3", "10"), lowered_thresholds())
+    table(("weight / n95", "1", "1.25", "1.5", "2", "3", "8"), lost_groups())
     thresholds_for_noise(peers)
     reported_and_true(peers)
     selection(peers)

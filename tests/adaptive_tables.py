@@ -1,5 +1,6 @@
 """Small tables of pairs, and ways to look at everything that a run gives away."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -27,11 +28,13 @@ def table(rows: list[tuple[int, int]], groups: int, units: int | None = None) ->
     return MemoryPairs.of_rows(pairs[:, 0].copy(), pairs[:, 1].copy(), units or int(pairs[:, 0].max()) + 1, groups)
 
 
-def loose(threshold: float = 3.0, *, groups: int = 8, std: float = 2.0) -> AdaptiveGaussian:
+def loose(
+    threshold: float = 3.0, *, groups: int = 8, std: float = 2.0, bars: tuple[float, ...] = ()
+) -> AdaptiveGaussian:
     """A mechanism with deltas so large that a simulation sees them."""
     tuning = Tuning(most_groups=groups)
     stds = tuple(std / share**0.5 for share in tuning.fractions)
-    return AdaptiveGaussian(stds, threshold, CountNoise("gaussian", 4.0, 2.5, 0.65), tuning)
+    return AdaptiveGaussian(stds, threshold, CountNoise("gaussian", 4.0, 2.5, 0.65), tuning, bars)
 
 
 def zipf(
@@ -64,14 +67,16 @@ class Round:
 def rounds(mechanism: AdaptiveGaussian, pairs: MemoryPairs, eligible: Integers) -> Iterator[Round]:
     """All rounds of a selection, with what they publish of every eligible group."""
     total, weights = np.zeros(len(eligible), np.int64), np.full(len(eligible), ONE, np.int64)
+    passed, bars = np.zeros(len(eligible), np.bool_), dict(enumerate(mechanism.bars))
     for number, share in enumerate(mechanism.tuning.round_shares):
         if number:
-            weights = next_weights(mechanism, number, total)
+            weights = np.where(passed, 0, next_weights(mechanism, number, total))
         spread = np.zeros(pairs.groups, np.int64)
         spread[eligible] = weights
         noisy = noise_sums(mechanism, number, pairs.weighted_sums(spread)[eligible])
         yield Round(weights, noisy)
         total += share * noisy
+        passed |= total > bars.get(number, math.inf) * 2 ** (LATTICE_BITS + 4)
 
 
 def chosen(codes: Integers, first_sums: NDArray[np.float64]) -> LocalGroups:

@@ -22,7 +22,7 @@ SEARCHES = {"dphist.privacy.search", "dphist.privacy.correlated_design"}
 """Modules that invert forward maps: what they return was evaluated with a function that names its proof."""
 
 NO_ACCOUNTING = {
-    "adaptive": {"Rule", "smallest_threshold"},
+    "adaptive": {"Rule", "smallest_bars", "smallest_threshold"},
     "composition": {"PrivacyCost", "epsilon_from_rho", "smallest_std"},
     "events": {kind.__name__ for kind in get_args(Event)} | {"from_data"},
     "filters": {"Amount", "largest_rho", "value"},

@@ -20,8 +20,8 @@ from dphist.mechanisms.adaptive import AdaptiveGaussian
 from dphist.mechanisms.tuning import LATTICE_BITS, SCALE_BITS, WEIGHT_BITS
 from dphist.noise.testing import SeededEntropy
 from dphist.run.counting import edges
-from dphist.run.rounds import select
-from word_sources import drawn_from
+from dphist.run.rounds import noise_round, select
+from word_sources import drawn_from, words_from
 
 EPSILON = 0.5
 RUNS = {True: 50, False: 120}
@@ -147,6 +147,26 @@ def test_broken_versions_are_caught(build: Build) -> None:
     found, error, distance = attack(mechanism, build)
     assert distance > mechanism.mu**2
     assert found - 4 * error > mechanism.delta_noise(EPSILON)
+
+
+def test_the_rounds_of_accepted_groups_are_noised() -> None:
+    """H3: what the code keeps of an accepted group moves with fresh noise in every round, by as much as that of any other."""
+    mechanism = loose(bars=(1.0, 2.0, 3.0))
+    pairs = table([(unit, group) for unit in range(12) for group in range(6)] + [(0, 6)], 7)
+    steps = []
+    with words_from(SeededEntropy(5)):
+        for _ in range(300):
+            groups = pairs.first_round()
+            for number in range(3):
+                groups = pairs.next_round(groups.each(noise_round(mechanism, number), ()))
+            totals = [groups.columns[f"total_{number}"] for number in (1, 2, 3)]
+            accepted_first = totals[0] > 2**20
+            steps.append((totals[1] - totals[0])[accepted_first])
+    moved = np.concatenate(steps) / 2.0**20
+    assert len(moved) > 300
+    std = mechanism.tuning.fractions[1] * mechanism.round_stds[1]
+    assert np.std(moved) == pytest.approx(std, rel=0.15)
+    assert np.abs(moved.mean()) < 5 * std / np.sqrt(len(moved))  # and it has no weight
 
 
 def test_groups_of_one_unit_are_selected_no_more_often_than_claimed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -40,14 +41,21 @@ def gaussian(draw: Draw) -> RoundedGaussian:
 
 
 def test_every_round_noises_every_eligible_group_with_its_own_law() -> None:
-    """Also those that were given up; each noisy sum is the exact one, for weights of the last round, and fresh noise."""
+    """Also those that were given up or accepted; a noisy sum is the exact one, for weights of the last round, and fresh noise.
+
+    A group is accepted by the first sum that is above the bar of its round, whatever the noise of later rounds.
+    """
     plan = dp.plan(**BUDGET)
     mechanism, pairs = mechanism_of(plan), zipf(3000, 500, 5, 1)
     eligible = np.flatnonzero(pairs.eligible())
     lifting = math.ceil(3 * mechanism.threshold) << LATTICE_BITS  # every other group, whether it was given up or not
+    lifted = {3: 2, 1: 3, 0: 7}  # in the last round every second group, before it every third, first every seventh
 
     def noise(position: int, size: int) -> Integers:
-        return distinct(10 * position, size) + (lifting * (np.arange(size) % 2) if position == 3 else 0)
+        every = lifted.get(position, size + 1)
+        lifts = (np.arange(size) % every == every - 1).astype(np.int64)
+        falls = (np.arange(size) % 3 == 2).astype(np.int64) * (position == 2)
+        return np.asarray(distinct(10 * position, size) + lifting * (lifts - falls))
 
     with recorded(noise) as draws:
         selected = select(mechanism, pairs)
@@ -56,19 +64,24 @@ def test_every_round_noises_every_eligible_group_with_its_own_law() -> None:
     ]
     assert [len(draw.noise) for draw in draws] == [len(eligible)] * 4
     total, weights = np.zeros(len(eligible), np.int64), np.full(len(eligible), ONE)
-    shares = (2, 3, 4, 7)
+    shares, limits = (2, 3, 4, 7), (*mechanism.bars, mechanism.threshold)
+    passed, fallen = np.zeros(len(eligible), np.bool_), 0
     for number, (share, draw) in enumerate(zip(shares, draws, strict=True)):
         if number:
-            weights = next_weights(mechanism, number, total)
+            weights = np.where(passed, 0, next_weights(mechanism, number, total))
         spread = np.zeros(pairs.groups, np.int64)
         spread[eligible] = weights
         noisy = pairs.weighted_sums(spread)[eligible] + draw.noise
         total = total + share * noisy
         if number == 0:
             first = noisy
-    passed = total > mechanism.threshold * 2 ** (LATTICE_BITS + 4)
+        above = total > limits[number] * 2 ** (LATTICE_BITS + 4)
+        fallen = int(np.count_nonzero(passed & ~above))
+        assert np.count_nonzero(above & ~passed) > 10
+        passed |= above
+    assert fallen > 10  # accepted, and below the threshold in the end
     assert 0 < passed.sum() < len(eligible)
-    assert np.count_nonzero(passed & (weights == 0)) > 10
+    assert np.count_nonzero(above & (weights == 0)) > 10
     assert isinstance(selected, LocalGroups)
     assert codes_of(selected).tolist() == eligible[passed].tolist()
     assert selected.columns["first"].tolist() == first[passed].tolist()
@@ -80,10 +93,14 @@ def test_a_group_of_one_unit_is_selected_as_rarely_as_is_paid_for() -> None:
     with recorded(silence) as draws:
         select(mechanism, zipf(3000, 40, 4, 1))
     stds = tuple(float(gaussian(draw).std) for draw in draws)
-    rule = Rule((2 / 16, 3 / 16, 4 / 16, 7 / 16), stds, (2.0, 3.0, 4.0), 1.0, 300, 2.0**-LATTICE_BITS)
+    later = Rule((2 / 16, 3 / 16, 4 / 16, 7 / 16), stds, (2.0, 3.0, 4.0), 1.0, 300, 2.0**-LATTICE_BITS)
+    rule = replace(later, bars=mechanism.bars)
     alone = delta_infinity(mechanism.threshold, rule)
     assert alone <= mechanism.delta_infinity() <= 0.5e-4
     assert alone == pytest.approx(0.5e-4, rel=1e-3)
+    assert delta_infinity(mechanism.threshold, later) == pytest.approx(
+        0.94 * 0.5e-4, rel=1e-3
+    )  # a fiftieth for each bar
 
 
 @pytest.mark.parametrize("asked", [{}, {"emphasis": "groups"}], ids=["balanced", "groups"])

@@ -34,7 +34,7 @@ def test_calibrated_means_the_forward_map_holds(epsilon: float, log_delta: float
 def test_one_step_tighter_fails() -> None:
     made = calibrate(1.0, 1e-8)
     step = 2.0 ** -(LATTICE_BITS + 4)
-    parts = (made.counts, made.tuning)
+    parts = (made.counts, made.tuning, made.bars)
     lower = AdaptiveGaussian(made.round_stds, made.threshold - 64 * step, *parts)
     assert lower.delta_infinity() > 0.5e-8
     quieter = AdaptiveGaussian(tuple(s * (1 - 1e-6) for s in made.round_stds), made.threshold, *parts)
@@ -47,7 +47,10 @@ def test_the_numbers_of_the_specification() -> None:
     mu_s = 1 / made.selection_std
     alone = -float(ndtri(-math.expm1(math.log1p(-0.5e-8) / 300)))
     assert alone + 0.45 * mu_s < made.threshold / made.selection_std < alone + 0.55 * mu_s
-    assert made.threshold == pytest.approx(41.9620, rel=1e-4)
+    assert made.threshold == pytest.approx(42.0190, rel=1e-5)
+    assert (
+        replace(made, bars=(), threshold=41.9619693756103515625).delta_infinity() <= 0.5e-8
+    )  # and 0.14 % less without bars
     assert float(delta_gaussian(made.mu, 1.0)) == pytest.approx(0.5e-8, rel=1e-3)
     assert mu_s == pytest.approx(made.mu * math.sqrt(made.budget_split()["selection"]), rel=1e-9)
     assert made.budget_split()["selection"] == pytest.approx(
@@ -105,6 +108,8 @@ def test_the_profile_is_a_mechanism_like_the_others() -> None:
         {"most_groups": 5000},
         {"most_groups": 0},
         {"delta_share": 0.0},
+        {"early_share": -0.01},
+        {"early_share": 1 / 3},
         {"scaled_share": 1.0},
         {"histogram_share": 0.0},
         {"tail_doubt": -1.0},
@@ -122,6 +127,9 @@ def test_mechanisms_that_make_no_sense_are_refused() -> None:
         AdaptiveGaussian(good.round_stds[:2], good.threshold, good.counts)
     with pytest.raises(InvalidParameter, match="lattice"):
         AdaptiveGaussian(good.round_stds, good.threshold + 2.0**-30, good.counts)
+    for bars, message in (((20.0, 30.0), "a bar after each round"), ((20.0, 30.0, 2.0**-30), "a bar on the lattice")):
+        with pytest.raises(InvalidParameter, match=message):
+            replace(good, bars=bars)
     with pytest.raises(InvalidParameter, match="Gaussian noise on counts"):  # it is accounted for as Gaussian
         AdaptiveGaussian(good.round_stds, good.threshold, CountNoise("laplace", 40.0, 10.0, 0.5))
     with pytest.raises(InvalidParameter, match="unit_noise"):

@@ -544,7 +544,7 @@ def test_every_constant_of_counting_has_such_a_check() -> None:
         "tail_power", "bucket_error", "groups_per_bin", "mix_slope", "spread_doubt", "model_error",
     }  # fmt: skip
     assert {name for _, change in NEEDED for name in change} == counting
-    others = {"round_shares", "hopeless", "reserve", "most_groups", "delta_share"}  # of the selection, part of delta
+    others = {"round_shares", "hopeless", "reserve", "most_groups", "delta_share", "early_share"}  # parts of delta
     others |= {"choice_share", "empty_below", "moved_weight"}  # of the choice
     assert set(Tuning.__dataclass_fields__) == counting | others
 

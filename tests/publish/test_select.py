@@ -165,7 +165,7 @@ def test_plans_that_do_not_pay_for_what_they_do_are_refused() -> None:
             storage.check(request, mechanism, "a test")
     data = json.loads(json.dumps(storage.to_data(keys.request, keys.mechanism, ())))
     assert storage.from_data(data, "a test") == (keys.request, keys.mechanism, ())
-    data["mechanism"]["round_stds"][0] *= 0.9
+    data["mechanism"]["round_stds"][-1] *= 0.9
     with pytest.raises(InvalidPlan, match="exceeds"):
         storage.from_data(data, "a test")
 

@@ -29,9 +29,10 @@ from dphist.engines.base import Engine
 from dphist.engines.groups import LocalGroups
 from dphist.engines.memory import MemoryPairs
 from dphist.mechanisms import AdaptiveGaussian, Voting
+from dphist.mechanisms.lattice import round_up_to_lattice
 from dphist.mechanisms.counts import CountNoise, NoiseLaw, sum_shift
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, Tuning
-from dphist.mechanisms.weights import next_weights
+from dphist.mechanisms.weights import accepted, next_weights
 from dphist.noise import DiscreteLaplace, Law, RoundedGaussian
 from dphist.planning import Plan, plan_for
 from dphist.privacy import adaptive as theory
@@ -143,10 +144,14 @@ def whole_budget(plan: Plan) -> Callable[[float], float]:
 
 
 def loose(threshold: float = 3.0, *, groups: int = GROUPS, std: float = 2.0) -> AdaptiveGaussian:
-    """A mechanism with deltas so large that runs see them; what its sums cost is what the noise that is accounted for costs."""
+    """A mechanism with deltas so large that runs see them, and bars a little further out than its threshold; what its sums
+    cost is what the noise that is accounted for costs.
+    """
     tuning = Tuning(most_groups=groups)
     stds = tuple(std / share**0.5 for share in tuning.fractions)
-    return AdaptiveGaussian(stds, threshold, count_noise("gaussian"), tuning)
+    past = np.cumsum(tuning.fractions[:-1]) ** 0.5
+    bars = tuple(round_up_to_lattice(float(bar), LATTICE_BITS) for bar in 1.25 * threshold * past)
+    return AdaptiveGaussian(stds, threshold, count_noise("gaussian"), tuning, bars)
 
 
 def count_noise(law: NoiseLaw) -> CountNoise:
@@ -214,12 +219,13 @@ class View:
         loss = np.zeros(len(groups.codes) // GROUPS)
         for number, share in enumerate(tuning.round_shares[:last]):
             state = groups.each(noise_round(mechanism, number), ())
-            noisy = (state.columns["total"] - groups.columns["total"]) // share
+            totals = [state.columns[f"total_{place}"] for place in range(1, number + 2)]
+            noisy = np.diff(totals, axis=0, prepend=0)[-1] // share
             loss += self._log_ratio(noisy, self._sums(weights), mechanism.round_stds[number])
             weights, groups = state.columns["weight"], self.truth.next_round(state)
         selected = groups.each(noise_round(mechanism, last), ())
-        chosen = np.isin(groups.codes, selected.codes)
-        choice = self._selection_ratio(groups.columns["total"], chosen, self._sums(weights))
+        chosen, open_ = np.isin(groups.codes, selected.codes), ~accepted(mechanism, totals)
+        choice = self._selection_ratio(totals[-1], chosen, open_, self._sums(weights))
         noise, noisy_sums = mechanism.counts, mechanism.noisy([SUM])
         assert noise is not None
         counted, counting = count(noise, tuning, self.truth, selected, noisy_sums)
@@ -240,13 +246,15 @@ class View:
         """
         return log_ratio(RoundedGaussian(Fraction(std), LATTICE_BITS), published, sums)
 
-    def _selection_ratio(self, totals: Integers, chosen: NDArray[np.bool_], sums: list[Integers]) -> Floats:
-        """The same of whether each group passed the threshold, given its sums before the last round."""
+    def _selection_ratio(
+        self, totals: Integers, chosen: NDArray[np.bool_], open_: NDArray[np.bool_], sums: list[Integers]
+    ) -> Floats:
+        """The same of whether each group passed the threshold, given its sums before the last round, if it is still open."""
         share, tuning = self.mechanism.tuning.round_shares[-1], self.mechanism.tuning
         limit = self.mechanism.threshold * 2.0 ** (LATTICE_BITS + tuning.share_bits)
         noise = share * self.mechanism.round_stds[-1] * 2.0**LATTICE_BITS
         without, with_ = (log_ndtr(np.where(chosen, 1, -1) * (totals + share * side - limit) / noise) for side in sums)
-        return np.asarray((with_ - without).reshape(-1, GROUPS).sum(axis=1))
+        return np.asarray((open_ * (with_ - without)).reshape(-1, GROUPS).sum(axis=1))
 
     def _bucket(self, spread: Integers) -> Floats:
         """The unit adds one to one bucket of the norms, if it is in a selected group. Each copy has its own histogram."""
@@ -354,16 +362,18 @@ def _one_more(draw: Callable[[Integers], Floats], n: int) -> Trials:
 def alone_in_one_group(mechanism: AdaptiveGaussian, cells: int = 3000) -> Pair:
     """A group that only the unit is in: whether it is selected, by the law of its weighted sum from round to round.
 
-    Its weight is 1 until the group is given up, and then 0. The sum so far lies on a grid; each round adds share * weight and
-    share * noise, rounded to the nearest point: an error of about the square of the step, below 10^-4 of the chance.
+    Its weight is 1 until the group is accepted or given up, and then 0. The sum so far lies on a grid; each round adds
+    share * weight and share * noise, rounded to the nearest point: an error of about the square of the step, below 10^-4 of
+    the chance.
     """
     tuning = mechanism.tuning
     spread = [share * std for share, std in zip(tuning.fractions, mechanism.round_stds, strict=True)]
     reach = 8 * float(np.hypot.reduce(spread))
     grid = np.linspace(-reach, mechanism.threshold + reach, cells)
     step = grid[1] - grid[0]
-    law = np.zeros(cells)
+    law, shown = np.zeros(cells), 0.0
     law[np.abs(grid).argmin()] = 1.0
+    bars = (*mechanism.bars, mechanism.threshold)
     for number, (share, std) in enumerate(zip(tuning.fractions, spread, strict=True)):
         weights = np.ones(cells)
         if number:
@@ -372,7 +382,9 @@ def alone_in_one_group(mechanism: AdaptiveGaussian, cells: int = 3000) -> Pair:
         centre = grid + share * weights
         edges = np.append(grid - step / 2, np.inf)
         law = law @ np.diff(ndtr((edges[None, :] - centre[:, None]) / std), axis=1)
-    shown = float(law[grid > mechanism.threshold].sum())
+        above = grid > bars[number]
+        shown += float(law[above].sum())
+        law[above] = 0.0
     return Pair("alone in one group", np.array([1.0, 0.0]), np.array([1 - shown, shown]))
 
 

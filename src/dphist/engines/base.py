@@ -220,14 +220,14 @@ class PairsByUnit(Protocol):
     """
 
     def first_round(self) -> Groups:
-        """`total` and `first`, both 0, and the `exact` sum of weights of each group that some unit sampled.
+        """The `exact` sum of weights of each group that some unit sampled.
 
         Each unit divides a norm of 1 evenly over its sample.
         """
         ...
 
     def next_round(self, state: Any) -> Groups:
-        """`total` and `first` of the state, and the `exact` sums for its `weight`: 0 where that is 0."""
+        """The columns of the state but its `weight`, and the `exact` sums for that: 0 where it is 0."""
         ...
 
     def norm_histogram(self, weights: Any, edges: Integers, power: int) -> Integers:

@@ -105,15 +105,13 @@ class CodedPairs:
     def first_round(self) -> LocalGroups:
         """Every weight is 1."""
         codes = np.flatnonzero(self.eligible())
-        zero = np.zeros(len(codes), np.int64)
-        ones = LocalGroups(codes, {"total": zero, "first": zero, "weight": np.full(len(codes), ONE)}, self.keys_of)
-        return self.next_round(ones)
+        return self.next_round(LocalGroups(codes, {"weight": np.full(len(codes), ONE)}, self.keys_of))
 
     def next_round(self, state: LocalGroups) -> LocalGroups:
         """The exact sums for the weights of the state."""
         exact = self.weighted_sums(self._spread(state))[state.codes]
-        columns = {"total": state.columns["total"], "first": state.columns["first"], "exact": exact}
-        return LocalGroups(state.codes, columns, state.keys_of)
+        kept = {name: column for name, column in state.columns.items() if name != "weight"}
+        return LocalGroups(state.codes, {**kept, "exact": exact}, state.keys_of)
 
     def norm_histogram(self, weights: LocalGroups, edges: Integers, power: int) -> Integers:
         """One bucket for each unit that has any weight."""

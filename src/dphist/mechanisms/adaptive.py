@@ -42,6 +42,8 @@ class AdaptiveGaussian(GroupMechanism):
     """Select keys in rounds with weights that move to the undecided groups; then count the selected keys, if `counts` is there.
 
     round_stds: the noise on the sum of weights of a group in each round. threshold: of the rounds' weighted sum, in weights.
+    bars: of the sum so far after each round but the last, at which a group is accepted for good; none where groups are accepted
+    at the end only.
     counts: the noise on the counts; None if keys alone are published, and the rounds have all of the budget.
 
     Example:
@@ -62,17 +64,23 @@ class AdaptiveGaussian(GroupMechanism):
     threshold: float
     counts: CountNoise | None
     tuning: Tuning = _DEFAULT
+    bars: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "round_stds", tuple(self.round_stds))
+        for name in ("round_stds", "bars"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         if self.counts is not None and self.counts.law != "gaussian":
             raise InvalidParameter("Gaussian noise on counts after rounds", self.counts.law)
         if len(self.round_stds) != self.tuning.rounds:
             raise InvalidParameter(f"the noise of {self.tuning.rounds} rounds", len(self.round_stds))
-        for name, value in (*(("round_std", std) for std in self.round_stds), ("threshold", self.threshold)):
+        if len(self.bars) not in (0, self.tuning.rounds - 1):
+            raise InvalidParameter("a bar after each round but the last, or none", len(self.bars))
+        for std in self.round_stds:
+            checks.check_positive("round_std", std)
+        for name, value in (*(("bar", bar) for bar in self.bars), ("threshold", self.threshold)):
             checks.check_positive(name, value)
-        if round_up_to_lattice(self.threshold, LATTICE_BITS + self.tuning.share_bits) != self.threshold:
-            raise InvalidParameter("a threshold on the lattice of weighted sums", self.threshold, "round it up.")
+            if round_up_to_lattice(value, LATTICE_BITS + self.tuning.share_bits) != value:
+                raise InvalidParameter(f"a {name} on the lattice of weighted sums", value, "round it up.")
 
     @classmethod
     def for_request(cls, request: Request) -> Iterator[Builder]:
@@ -128,7 +136,7 @@ class AdaptiveGaussian(GroupMechanism):
         return "that have no other undecided group; more are lost where they have"
 
     def share_lost(self, size: float) -> float:
-        """Also large groups are lost now and then: where a round takes a group for safe, its noise still to come may not be."""
+        """By the rounds, which give some groups up for good."""
         return 1 - share_selected(self, size)
 
     @property
@@ -167,7 +175,7 @@ class AdaptiveGaussian(GroupMechanism):
 
     def delta_infinity(self) -> float:
         """The probability that a group of one unit is released."""
-        return theory.delta_infinity(self.threshold, selection_rule(self.tuning, self.round_stds))
+        return theory.delta_infinity(self.threshold, selection_rule(self.tuning, self.round_stds, self.bars))
 
     def budget_split(self) -> dict[str, float]:
         """The shares of the squared Gaussian budget, which add up to 1."""
@@ -222,9 +230,17 @@ class AdaptiveGaussian(GroupMechanism):
         """Rounds, threshold and counts."""
         steps = [
             ("Rounds", _ROUNDS.format(most=self.max_groups, rounds=self.rounds)),
-            ("Threshold", _SELECTED.format(threshold=self.threshold, infinity=self.delta_infinity())),
+            (
+                "Threshold",
+                _SELECTED.format(threshold=self.threshold, early=self._early, infinity=self.delta_infinity()),
+            ),
         ]
         return [*steps, ("Counts", COUNTS_IN_WORDS)] if self.counted else steps
+
+    @property
+    def _early(self) -> str:
+        """The bars in words."""
+        return f", or earlier, once the sums so far exceed {', '.join(map(number, self.bars))}" if self.bars else ""
 
     def misfits(self, request: Request) -> list[str]:
         """Why this is not what the request paid for."""
@@ -263,10 +279,10 @@ def changed_counters(tuning: Tuning, *, counted: bool = True) -> int:
     return tuning.rounds * tuning.most_groups + (COUNTERS if counted else 0)
 
 
-def selection_rule(tuning: Tuning, round_stds: tuple[float, ...]) -> theory.Rule:
+def selection_rule(tuning: Tuning, round_stds: tuple[float, ...], bars: tuple[float, ...] = ()) -> theory.Rule:
     """The rule of `run/rounds.py`, as Lemma 2 wants to know it."""
     return theory.Rule(
-        tuning.fractions, round_stds, tuning.hopeless, tuning.reserve, tuning.most_groups, 2.0**-LATTICE_BITS
+        tuning.fractions, round_stds, tuning.hopeless, tuning.reserve, tuning.most_groups, 2.0**-LATTICE_BITS, bars
     )
 
 
@@ -279,7 +295,7 @@ def calibrate(
     emphasis: Emphasis = "balanced",
     tuning: Tuning | None = None,
 ) -> AdaptiveGaussian:
-    """The adaptive mechanism for a budget: noise rounded up first, then the threshold for that noise, then the forward map.
+    """The adaptive mechanism for a budget: noise rounded up first, then bars and threshold for it, then the forward map.
 
     keys_only: no counts; the rounds have all of the budget.
     """
@@ -294,8 +310,10 @@ def calibrate(
     counts, share = (None, 1.0) if keys_only else gaussian_counts(mu, emphasis, tuning, sums_budget)
     selection = mu * math.sqrt(share)
     stds = tuple(1 / (math.sqrt(part) * selection) for part in tuning.fractions)
-    threshold = theory.smallest_threshold(infinity, selection_rule(tuning, stds), LATTICE_BITS + tuning.share_bits)
-    built = AdaptiveGaussian(stds, threshold, counts, tuning)
+    fine_bits, early = LATTICE_BITS + tuning.share_bits, tuning.early_share * infinity
+    bars = theory.smallest_bars(early, selection_rule(tuning, stds), fine_bits) if early > 0 else ()
+    threshold = theory.smallest_threshold(infinity, selection_rule(tuning, stds, bars), fine_bits)
+    built = AdaptiveGaussian(stds, threshold, counts, tuning, bars)
     assert built.delta(epsilon) <= delta, "only the forward map is trusted; a plan checks it again"
     return built
 
@@ -309,7 +327,7 @@ _ROUNDS = (
     " mechanisms in a row."
 )
 _SELECTED = (
-    "A group is selected if its noisy sums, weighted by the rounds, exceed {threshold:g}. One that only one unit sampled has at"
-    " most weight 1, so that its own noise would have to be large; the probability that this happens to any of the unit's"
-    " groups is at most {infinity:.3g}, which is part of delta."
+    "A group is selected if its noisy sums, weighted by the rounds, exceed {threshold:g}{early}. One that only one unit"
+    " sampled has at most weight 1, so that its own noise would have to be large; the probability that this happens to any of"
+    " the unit's groups is at most {infinity:.3g}, which is part of delta."
 )

@@ -71,6 +71,9 @@ class Tuning:
     most_groups: D0, how many groups a unit samples. The threshold grows with its logarithm only: 100 select 1 % more, 1000 2 %
     fewer. It stands well above the degrees of nearly all units, as a cut takes its toll there.
     delta_share: the part of delta for groups of a single unit. The threshold and the noise both change with its logarithm.
+    early_share: the part of that for each bar at which a group is accepted before the last round. Large groups pass early and
+    cannot be lost to later noise, and their units' weight goes to others a round sooner. Anything from .01 to .05 selects as
+    many groups.
 
     Shares of the (squared) budget. (That of the counts follows from the request's emphasis.)
     histogram_share: for the histogram of the units' norms, by which they are put into classes.
@@ -108,6 +111,7 @@ class Tuning:
     reserve: float = 1.0
     most_groups: int = 300
     delta_share: float = 0.5
+    early_share: float = 0.02
 
     histogram_share: float = 0.02
     scaled_share: float = 0.7
@@ -145,6 +149,9 @@ class Tuning:
             raise InvalidParameter("most_groups of at most 4096", self.most_groups, "weights would round to nothing.")
         for name in _SHARES:
             checks.check_share(name, getattr(self, name))
+        checks.check_not_negative("early_share", self.early_share)
+        if self.early_share * (self.rounds - 1) >= 1:
+            raise InvalidParameter("an early_share that leaves something for the threshold", self.early_share)
         for name in _POSITIVE:
             checks.check_positive(name, getattr(self, name))
 

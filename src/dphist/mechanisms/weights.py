@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -20,8 +21,21 @@ _CELLS: Final = 800
 """Of the grid on which the law of a weighted sum is followed: shares that are lost are within a twentieth of themselves."""
 
 
+def accepted(mechanism: AdaptiveGaussian, totals: Sequence[Integers]) -> NDArray[np.bool_]:
+    """Which groups are selected by their published sums so far, one after each round: one of them is strictly above the bar of
+    its round, which is the threshold after the last. Each group's own sums alone decide, and for good.
+    """
+    last, selected = mechanism.rounds - 1, np.zeros(len(totals[0]), np.bool_)
+    for number, total in enumerate(totals):
+        if number == last or mechanism.bars:
+            bar = mechanism.threshold if number == last else mechanism.bars[number]
+            selected |= total > int(bar * 2 ** (LATTICE_BITS + mechanism.tuning.share_bits))
+    return selected
+
+
 def next_weights(mechanism: AdaptiveGaussian, number: int, total: Integers) -> Integers:
-    """The weights of round `number` (from 1), from the published sums so far: each group's from its own alone.
+    """The weights of round `number` (from 1) of groups that are not accepted, from the published sums so far: each group's
+    from its own alone.
 
     That locality is a hypothesis of the proof. A cut-off that looked at all eligible groups, say their median, would let
     the groups that one unit brought move the weights of all others. So is that the weight is 1 from the cut-off up to the
@@ -40,8 +54,8 @@ def next_weights(mechanism: AdaptiveGaussian, number: int, total: Integers) -> I
 
 
 def share_selected(mechanism: AdaptiveGaussian, units: float) -> float:
-    """The probability that a group is selected whose units have no other group: each gives it 1 until a round gives it up,
-    because it is hopeless or because it seems safe already.
+    """The probability that a group is selected whose units have no other group: each gives it 1 until it is accepted, or a
+    round gives it up, because it is hopeless or because it seems safe already.
 
     The law of the weighted sum is followed from round to round on a grid. A number for readers, no part of a proof.
     """
@@ -50,7 +64,7 @@ def share_selected(mechanism: AdaptiveGaussian, units: float) -> float:
     reach = 7 * float(np.hypot.reduce(noises))
     grid = np.linspace(-reach, max(mechanism.threshold, units) + reach, _CELLS)
     edges = np.concatenate([[-np.inf], (grid[1:] + grid[:-1]) / 2, [np.inf]])
-    totals, law = np.zeros(1), np.ones(1)
+    totals, law, selected = np.zeros(1), np.ones(1), 0.0
     for number, (share, noise) in enumerate(zip(tuning.fractions, noises, strict=True)):
         steps = np.floor(totals * 2.0 ** (LATTICE_BITS + tuning.share_bits)).astype(np.int64)
         weighs = next_weights(mechanism, number, steps) > 0 if number else np.ones(1, np.bool_)
@@ -60,7 +74,11 @@ def share_selected(mechanism: AdaptiveGaussian, units: float) -> float:
         elif number < tuning.rounds - 1:
             step = grid[1] - grid[0]
             law = _spread(law * weighs, step, share * units, noise) + _spread(law * ~weighs, step, 0.0, noise)
-    return float(law @ ndtr((means - mechanism.threshold) / noise))
+        if number < len(mechanism.bars):
+            above = grid > mechanism.bars[number]
+            selected += float(law[above].sum())
+            law = np.where(above, 0.0, law)
+    return selected + float(law @ ndtr((means - mechanism.threshold) / noise))
 
 
 def _spread(law: Floats, step: float, shift: float, noise: float) -> Floats:

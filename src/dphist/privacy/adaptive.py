@@ -44,10 +44,12 @@ class Rule:
 
     A unit with weights a_j in [0, 1] on its sampled groups gives a_i/sqrt(sum_j a_j^2), or less, to group i. In round 1 all
     a are 1. Later a group whose published sums, over the shares so far and over the noise of the whole selection, reach a
-    level between the round's cut-off and T/std + reserve sqrt(share to come) has a = 1.
+    level between the round's cut-off and T/std + reserve sqrt(share to come) has a = 1. After each round but the last a group
+    is accepted for good, with a = 0 from then on, if its sum so far is strictly above the bar of that round.
 
     shares: of the rounds, add up to 1. noise: the standard deviation on a sum of weights in each round. cut_offs: one before
     each round but the first. most_groups: how many groups a unit samples. lattice_step: to which noise is rounded.
+    bars: one after each round but the last; none where groups are accepted at the end only.
     """
 
     shares: tuple[float, ...]
@@ -56,6 +58,7 @@ class Rule:
     reserve: float
     most_groups: int
     lattice_step: float
+    bars: tuple[float, ...] = ()
 
     @property
     def std(self) -> float:
@@ -82,14 +85,16 @@ def combined_std(shares: Sequence[float], noise: Sequence[float]) -> float:
 
 
 @proved("adaptive.md#lemma-2")
-def delta_full_weight(threshold: float, std: float, most_groups: int, lattice_step: float) -> float:
-    """Lemma 2a: the probability that one of at most `most_groups` groups, sampled by one unit alone, is selected.
+def delta_full_weight(
+    threshold: float, std: float, most_groups: int, lattice_step: float, shares: float = 1.0
+) -> float:
+    """Lemma 2a: the probability that one of at most `most_groups` groups, sampled by one unit alone, passes a threshold.
 
-    Its weight is at most 1 in every round, so sum_r share_r y_r <= 1 + g/2 + N(0, std^2), g the lattice step: rounding moves
-    a weighted sum of noises, with weights that add up to 1, by at most g/2. 1 - Phi((T - 1 - g/2)/std)^most_groups.
+    Its weight is at most 1 in every round, so sum_r share_r y_r <= F (1 + g/2) + N(0, std^2), F the shares that are added up
+    and g the lattice step: rounding moves such a sum of noises by at most F g/2. 1 - Phi((T - F (1 + g/2))/std)^most_groups.
     Rounded up.
     """
-    reach = (threshold - 1 - lattice_step / 2) / std
+    reach = (threshold - shares * (1 + lattice_step / 2)) / std
     return raise_for_rounding(-math.expm1(most_groups * float(log_ndtr(reach - 1e-13 * abs(reach)))))
 
 
@@ -175,20 +180,50 @@ def _convex_tail(reach: Floats) -> Floats:
 
 
 @proved("adaptive.md#lemma-2")
+def delta_bar(bar: float, rule: Rule, number: int) -> float:
+    """Lemma 2, the bars: the probability that a group of one unit alone passes the bar after round `number`, from 1.
+
+    Lemma 2a of the rounds so far: whatever the weights were, they were at most 1. Rounded up.
+    """
+    shares = rule.shares[:number]
+    std = combined_std(shares, rule.noise[:number])
+    return delta_full_weight(bar, std, rule.most_groups, rule.lattice_step, math.fsum(shares))
+
+
+@proved("adaptive.md#lemma-2")
 @lru_cache(maxsize=256)
 def delta_infinity(threshold: float, rule: Rule) -> float:
-    """Lemma 2: the smaller of its two bounds. Rounded up."""
+    """Lemma 2: the smaller of its two bounds at the threshold, and the probabilities of all bars: a union bound. Rounded up.
+
+    The two bounds hold where no group of the unit alone has passed a bar: an accepted group is no rival any more.
+    """
     full = delta_full_weight(threshold, rule.std, rule.most_groups, rule.lattice_step)
-    return min(full, delta_shared_weight(threshold, rule))
+    last = min(full, delta_shared_weight(threshold, rule))
+    early = [delta_bar(bar, rule, number) for number, bar in enumerate(rule.bars, 1)]
+    return raise_for_rounding(math.fsum([last, *early])) if early else last
+
+
+def smallest_bars(target: float, rule: Rule, fine_bits: int) -> tuple[float, ...]:
+    """For each round but the last the smallest multiple of 2^-fine_bits whose `delta_bar` is at most target. Rounded up."""
+    quantile, bars = float(ndtri_exp(math.log1p(-target) / rule.most_groups)), []
+    for number in range(1, len(rule.shares)):
+        shares = rule.shares[:number]
+        reach = math.fsum(shares) * (1 + rule.lattice_step / 2) + combined_std(shares, rule.noise[:number]) * quantile
+        steps = math.ceil(Fraction(reach) * 2**fine_bits) - 2  # from below, until the forward map holds
+        while delta_bar(math.ldexp(steps, -fine_bits), rule, number) > target:
+            steps += 1
+        bars.append(math.ldexp(steps, -fine_bits))
+    return tuple(bars)
 
 
 def smallest_threshold(target: float, rule: Rule, fine_bits: int) -> float:
     """The smallest multiple of 2^-fine_bits, up to the search, whose `delta_infinity` is at most target. Rounded up.
 
-    fine_bits: of the lattice of weighted sums. The threshold of Lemma 2a is enough, and is more by at most 1: the rivals
-    take no more than the whole weight.
+    fine_bits: of the lattice of weighted sums. The bars of the rule have their parts of the target already. The threshold of
+    Lemma 2a for the rest is enough, and is more by at most 1: the rivals take no more than the whole weight.
     """
-    enough = 1 + rule.lattice_step / 2 + rule.std * float(ndtri_exp(math.log1p(-target) / rule.most_groups))
+    left = target - math.fsum(delta_bar(bar, rule, number) for number, bar in enumerate(rule.bars, 1))
+    enough = 1 + rule.lattice_step / 2 + rule.std * float(ndtri_exp(math.log1p(-left) / rule.most_groups))
     enough += 2.0**-fine_bits + 1e-12 * abs(enough)
     close = 2.0 ** -(fine_bits + 2) / max(1.0, abs(enough))
     start = edge(lambda threshold: delta_infinity(threshold, rule), target, enough, enough - 1, tolerance=close)

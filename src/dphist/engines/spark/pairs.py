@@ -108,7 +108,8 @@ class SparkPairsByUnit:
 
     def next_round(self, state: SparkGroups) -> SparkGroups:
         """The weights are those of the state."""
-        return self._written(round_sql(self.sample, state.view(), self.records.fields.key_names))
+        kept = [name for name in state.frame.columns if name != "weight"]
+        return self._written(round_sql(self.sample, state.view(), self.records.fields.key_names, kept))
 
     def norm_histogram(self, weights: SparkGroups, edges: Integers, power: int) -> Integers:
         """One bucket for each unit that has any weight; not for more groups than the guarantee is stated for."""
@@ -180,16 +181,15 @@ def _buckets(records: SparkRecords, sql: str, length: int) -> Integers:
 def first_round_sql(sampled: str, keys: Sequence[str]) -> str:
     """The eligible groups and the exact sums of round 1, in which every weight is 1."""
     ones = f"SELECT *, CAST({1 << WEIGHT_BITS} AS BIGINT) AS weight FROM {sampled}"
-    zero, sums = "CAST(0 AS BIGINT)", weighted_sums_sql(ones, keys, SPARK)
-    return f"SELECT {', '.join(keys)}, {zero} AS total, {zero} AS first, exact FROM ({sums}) AS sums"
+    return weighted_sums_sql(ones, keys, SPARK)
 
 
-def round_sql(sampled: str, state: str, keys: Sequence[str]) -> str:
-    """What the state says of every eligible group, with its exact sum for the weight of the state: 0 for a weight of 0."""
+def round_sql(sampled: str, state: str, keys: Sequence[str], kept: Sequence[str]) -> str:
+    """What is kept of the state of every eligible group, with its exact sum for its weight: 0 for a weight of 0."""
     weighted = weighted_sql(sampled, f"(SELECT * FROM {state} WHERE weight > 0)", keys, SPARK)
-    kept = ", ".join(f"state.{name}" for name in (*keys, "total", "first"))
+    columns = ", ".join(f"state.{name}" for name in kept)
     return (
-        f"SELECT {kept}, COALESCE(sums.exact, 0) AS exact FROM {state} AS state"
+        f"SELECT {columns}, COALESCE(sums.exact, 0) AS exact FROM {state} AS state"
         f" LEFT JOIN ({weighted_sums_sql(weighted, keys, SPARK)}) AS sums ON {same('state', 'sums', keys, SPARK)}"
     )
 
