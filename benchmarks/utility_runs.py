@@ -152,7 +152,7 @@ def selection(mechanism: Selecting, pairs: MemoryPairs) -> LocalGroups:
 def counted(mechanism: Selecting, pairs: MemoryPairs, selected: LocalGroups) -> NoisyCounts:
     """What counting them publishes."""
     assert mechanism.counts is not None
-    groups, counting = count(mechanism.counts, mechanism.tuning, pairs, selected)
+    groups, counting = count(mechanism, pairs, selected)
     assert isinstance(groups, LocalGroups)
     return counting.noisy_counts((), groups.columns)
 

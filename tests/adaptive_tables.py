@@ -79,9 +79,12 @@ def rounds(mechanism: AdaptiveGaussian, pairs: MemoryPairs, eligible: Integers) 
         passed |= total > bars.get(number, math.inf) * 2 ** (LATTICE_BITS + 4)
 
 
-def chosen(codes: Integers, first_sums: NDArray[np.float64]) -> LocalGroups:
-    """Selected groups, with their noisy sums of round 1."""
-    return LocalGroups(codes, {"first": np.rint(first_sums * 2.0**LATTICE_BITS).astype(np.int64)}, no_keys)
+def chosen(codes: Integers, sums: NDArray[np.float64]) -> LocalGroups:
+    """Selected groups, with noisy sums that are the same in every round, and in a look."""
+    steps = np.rint(sums * 2.0**LATTICE_BITS).astype(np.int64)
+    past = np.cumsum(Tuning().round_shares)
+    totals = {f"total_{number}": share * steps for number, share in enumerate(past, 1)}
+    return LocalGroups(codes, {"first": steps, **totals}, no_keys)
 
 
 def counted(
@@ -92,7 +95,7 @@ def counted(
 ) -> NoisyCounts:
     """What counting publishes."""
     assert mechanism.counts is not None
-    groups, counting = count(mechanism.counts, mechanism.tuning, pairs, selected, aggregates)
+    groups, counting = count(mechanism, pairs, selected, aggregates)
     assert isinstance(groups, LocalGroups)
     return counting.noisy_counts([noisy.name for noisy in aggregates], groups.columns)
 

@@ -198,7 +198,7 @@ def test_a_group_must_be_strictly_above_the_threshold() -> None:
     found = drawn_from(Zero(), select, exact, pairs)
     assert isinstance(found, LocalGroups)
     assert found.codes.tolist() == [1]
-    assert found.columns["first"].tolist() == [11 << LATTICE_BITS]
+    assert found.columns["total_1"].tolist() == [2 * 11 << LATTICE_BITS]
 
 
 SUM = SumOfUnit("s", -100.0, 100.0, lattice=Lattice(0.0, 1.0))

@@ -65,7 +65,7 @@ def test_every_round_noises_every_eligible_group_with_its_own_law() -> None:
     assert [len(draw.noise) for draw in draws] == [len(eligible)] * 4
     total, weights = np.zeros(len(eligible), np.int64), np.full(len(eligible), ONE)
     shares, limits = (2, 3, 4, 7), (*mechanism.bars, mechanism.threshold)
-    passed, fallen = np.zeros(len(eligible), np.bool_), 0
+    passed, fallen, totals = np.zeros(len(eligible), np.bool_), 0, []
     for number, (share, draw) in enumerate(zip(shares, draws, strict=True)):
         if number:
             weights = np.where(passed, 0, next_weights(mechanism, number, total))
@@ -73,8 +73,7 @@ def test_every_round_noises_every_eligible_group_with_its_own_law() -> None:
         spread[eligible] = weights
         noisy = pairs.weighted_sums(spread)[eligible] + draw.noise
         total = total + share * noisy
-        if number == 0:
-            first = noisy
+        totals.append(total)
         above = total > limits[number] * 2 ** (LATTICE_BITS + 4)
         fallen = int(np.count_nonzero(passed & ~above))
         assert np.count_nonzero(above & ~passed) > 10
@@ -84,7 +83,8 @@ def test_every_round_noises_every_eligible_group_with_its_own_law() -> None:
     assert np.count_nonzero(above & (weights == 0)) > 10
     assert isinstance(selected, LocalGroups)
     assert codes_of(selected).tolist() == eligible[passed].tolist()
-    assert selected.columns["first"].tolist() == first[passed].tolist()
+    for number, known in enumerate(totals, 1):  # with the noise that decided
+        assert selected.columns[f"total_{number}"].tolist() == known[passed].tolist()
 
 
 def test_a_group_of_one_unit_is_selected_as_rarely_as_is_paid_for() -> None:

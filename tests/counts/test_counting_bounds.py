@@ -100,10 +100,11 @@ def test_one_unit_moves_one_class_the_scaled_count_and_half_of_the_sums_within_b
             assert x / step >= own.get(group, 0.0) * least - 1 / step  # and no more is lost than rounding
 
     noise = NOISES[table.power]
-    classes = Classes(tuple(table.bounds), table.light, table.power)
+    unscaled = 1 + table.light % len(table.bounds)  # another class than the last light one, if there is any
+    classes = Classes(tuple(table.bounds), table.light, table.power, unscaled)
     factors = classes.factors(noise)
     scaled = [sum(f * vector[g] for f, vector in zip(factors, vectors, strict=True)) for g in range(len(vectors[0]))]
-    assert within(scaled, table.bounds[table.light - 1], table.power, step << SCALE_BITS)
+    assert within(scaled, table.bounds[unscaled - 1], table.power, step << SCALE_BITS)
 
     halves = (moved["light_1"], moved["heavy_1"])
     other = halves[place < table.light]
@@ -119,10 +120,10 @@ def test_factors_of_scaled_units_are_rounded_down(bounds: list[int]) -> None:
     """F/2^10 <= (C/C_l)^(1/q), C of a lighter class, and one step more would be too much. Those below it are not scaled."""
     ordered = sorted(bounds)
     for power, noise in NOISES.items():
-        for light in range(1, len(ordered) + 1):
-            classes = Classes(tuple(ordered), light, power)
-            to = ordered[classes.middle]
-            assert classes.middle == light - 1
+        for whole in range(1, len(ordered) + 1):
+            classes = Classes(tuple(ordered), 1, power, whole)
+            to = ordered[whole - 1]
+            assert classes.scaled_bound == to / ONE**power
             for factor, bound in zip(classes.factors(noise), ordered, strict=True):
                 if bound <= to:
                     assert factor == 1 << SCALE_BITS
@@ -238,8 +239,8 @@ SHAPES: list[Callable[[], Norms]] = [
 @pytest.mark.parametrize("shape", SHAPES)
 def test_classes_are_octaves_below_the_largest_bound(shape: Callable[[], Norms], power: int) -> None:
     """Whatever the histogram is: increasing integers, none of them 0, none above what counting allows."""
-    classes = choose_classes(shape(), power)
-    assert 1 <= classes.light <= len(classes.bounds)
+    classes = choose_classes(shape(), power, Tuning())
+    assert 1 <= classes.light <= classes.whole <= len(classes.bounds)
     assert classes.bounds[0] > 0
     assert np.all(np.diff(classes.bounds) > 0)
     assert classes.bounds[-1] <= LARGEST_CAP * ONE**power
@@ -247,10 +248,13 @@ def test_classes_are_octaves_below_the_largest_bound(shape: Callable[[], Norms],
 
 
 def test_classes_reach_above_what_was_seen() -> None:
-    classes = choose_classes(norms_of({6: 1000.0, 7: 900.0, 10: 500.0}), 2)  # norms of 1, 2 and 16
+    norms = norms_of({6: 1000.0, 7: 900.0, 10: 500.0})  # norms of 1, 2 and 16
+    classes = choose_classes(norms, 2, Tuning())
     assert classes.sizes[0] == pytest.approx(UPPER[6], rel=1e-3)
     assert classes.sizes[-1] == pytest.approx(UPPER[11], rel=1e-3)
-    assert classes.light == 2  # up to where half of all units are
+    assert (classes.light, classes.whole) == (2, 5)  # up to where half of all units are, and four fifths
+    after_election = choose_classes(norms, 1, Tuning())
+    assert after_election.whole == after_election.light == 2
 
 
 def test_the_tail_of_norms_is_weighed_against_its_noise() -> None:

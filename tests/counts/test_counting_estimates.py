@@ -256,7 +256,7 @@ def test_one_class_and_units_beyond_the_last_bound(law: str, monkeypatch: pytest
     power = mechanism.counts.power
     pairs = zipf(4000, 60, 8, 1)
     for bounds in ((4 * ONE**power,), (ONE**power // 50,), (ONE**power // 50, ONE**power // 25)):
-        classes = Classes(bounds, 1, power)
+        classes = Classes(bounds, 1, power, 1)
         monkeypatch.setattr("dphist.run.counting.choose_classes", lambda *_, one=classes: one)
         noisy = counted(mechanism, pairs, chosen(np.arange(60), true_counts(pairs).astype(float)))
         found = estimate(mechanism.counts, noisy, mechanism.tuning)
@@ -266,7 +266,7 @@ def test_one_class_and_units_beyond_the_last_bound(law: str, monkeypatch: pytest
 
 @pytest.mark.parametrize("value", [-(10**12), 0, 10**12])
 def test_noisy_numbers_of_any_size_give_finite_estimates(value: int) -> None:
-    noise, classes = CountNoise("gaussian", 4.0, 2.5, 0.65), Classes((ONE**2, 2 * ONE**2), 1, 2)
+    noise, classes = CountNoise("gaussian", 4.0, 2.5, 0.65), Classes((ONE**2, 2 * ONE**2), 1, 2, 1)
     norms = norms_from(np.zeros(len(CENTRES)), 4.0, 8.0, Tuning())
     noisy = NoisyCounts(np.full(30, ONE), norms, classes, np.full(30, value), np.full((30, 2), value))
     found = estimate(noise, noisy, Tuning())
@@ -427,11 +427,11 @@ def covers_units_that_the_histogram_cannot_see(tuning: Tuning) -> bool:
 
 def is_precise_where_mixes_differ(tuning: Tuning) -> bool:
     runs = runs_of("mixed", tuning)
-    return float(np.median(np.concatenate([run.std_errors / run.true for run in runs]))) < 0.22
+    return float(np.median(np.concatenate([run.std_errors / run.true for run in runs]))) < 0.18
 
 
 def is_precise(tuning: Tuning) -> bool:
-    return median_error(list(runs_of("many", tuning))) < 0.16
+    return median_error(list(runs_of("many", tuning))) < 0.1
 
 
 def lets_the_smallest_tenth_have_all_weight(tuning: Tuning) -> bool:
@@ -466,7 +466,7 @@ def expects_tails_that_fall_by_three_quarters(tuning: Tuning) -> bool:
 def knows_the_width_of_buckets(tuning: Tuning) -> bool:
     """The total of a class by the histogram, for norms that lie anywhere in their buckets: within three errors."""
     power, inside = 2, []
-    classes = Classes((int(1.19 * ONE**2), int(19.03 * ONE**2)), 1, power)
+    classes = Classes((int(1.19 * ONE**2), int(19.03 * ONE**2)), 1, power, 1)
     for place in (0.85, 0.9, 1.1, 1.18):
         units = np.where((CENTRES > 2) & (CENTRES < 16), 1000.0, 0.0)
         exact = float(units @ (CENTRES * place ** np.linspace(-0.5, 0.5, len(CENTRES))))
@@ -505,7 +505,7 @@ def takes_hidden_units_to_be_in_small_groups_too(tuning: Tuning) -> bool:
     """A hundred units beyond the last bound: a group a hundredth as large misses more than a hundredth as many of them."""
     units = np.zeros(len(CENTRES))
     units[10] = 100.0  # in about 16 groups
-    classes = Classes((ONE**2, 2 * ONE**2), 1, 2)
+    classes = Classes((ONE**2, 2 * ONE**2), 1, 2, 1)
     empty = np.zeros(50, np.int64)
     noisy = NoisyCounts(empty, Norms(units, units, 0, 7), classes, empty, np.zeros((50, 2), np.int64))
     sizes = np.concatenate([np.full(25, 10_000.0), np.full(25, 100.0)])
@@ -515,8 +515,8 @@ def takes_hidden_units_to_be_in_small_groups_too(tuning: Tuning) -> bool:
 
 Check = Callable[[Tuning], bool]
 NEEDED: list[tuple[Check, dict[str, Any]]] = [
-    (is_precise, {"histogram_share": 1e-5}),
     (is_precise, {"scaled_share": 0.02}),
+    (is_precise_where_mixes_differ, {"whole_share": 0.999}),
     (lets_the_smallest_tenth_have_all_weight, {"size_quantile": 0.9}),
     (halves_the_weight_of_groups_16_times_as_large, {"weight_roots": 8}),
     (does_not_see_noise, {"histogram_cut": 0.3}),
@@ -540,18 +540,18 @@ def test_each_constant_is_needed(check: Check, change: dict[str, Any]) -> None:
 
 def test_every_constant_of_counting_has_such_a_check() -> None:
     counting = {
-        "histogram_share", "scaled_share", "size_quantile", "weight_roots", "histogram_cut", "tail_decay", "tail_doubt",
+        "scaled_share", "whole_share", "size_quantile", "weight_roots", "histogram_cut", "tail_decay", "tail_doubt",
         "tail_power", "bucket_error", "groups_per_bin", "mix_slope", "spread_doubt", "model_error",
     }  # fmt: skip
     assert {name for _, change in NEEDED for name in change} == counting
     others = {"round_shares", "hopeless", "reserve", "most_groups", "delta_share", "early_share"}  # parts of delta
-    others |= {"choice_share", "empty_below", "moved_weight"}  # of the choice
+    others |= {"choice_share", "empty_below", "moved_weight", "election_gain"}  # of the choice
     assert set(Tuning.__dataclass_fields__) == counting | others
 
 
 def test_noise_alone_would_not_cover() -> None:
-    """Why units are put into classes: the count of scaled units alone misses most of the truth."""
-    mechanism = mechanism_of("gaussian", 1.0, Tuning())
+    """Why units are put into classes: of large groups the count of scaled units alone misses most of the truth."""
+    mechanism = mechanism_of("gaussian", 10.0, Tuning())
     pairs = zipf(20_000, 5_000, 12, 5)
     assert isinstance(mechanism, AdaptiveGaussian)
     assert mechanism.counts is not None
@@ -561,4 +561,5 @@ def test_noise_alone_would_not_cover() -> None:
     a = noisy.weights / ONE
     bare = np.ldexp(noisy.scaled.astype(float), -(LATTICE_BITS + 10)) / a
     std = mechanism.counts.scaled_noise * noisy.classes.scaled_bound**0.5 / a
-    assert np.mean(np.abs(bare - true) <= 1.959964 * std) < 0.5
+    largest = true >= np.quantile(true, 0.9)
+    assert np.mean((np.abs(bare - true) <= 1.959964 * std)[largest]) < 0.5

@@ -123,12 +123,12 @@ DIVIDED = pytest.mark.parametrize(
 def test_everything_that_is_drawn_costs_what_the_plan_says(
     mechanism: str, sums: dict[str, Any], bounds: tuple[float, ...], light: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A unit moves one bucket by 1, its class by C^(1/q), scaled counts by that of a lighter class, a sum likewise."""
+    """A unit moves one bucket by 1, its class by C^(1/q), scaled counts by that of the last whole class, a sum likewise."""
     plan = dp.plan(**BUDGET, **sums, mechanism=mechanism)
     pairs, noise = pairs_with_sums(plan, zipf(3000, 40, 4, 1)), noise_of(plan)
     q = noise.power
-    whole = tuple(int(bound * ONE**q) for bound in bounds)
-    monkeypatch.setattr(counting, "choose_classes", lambda norms, power: Classes(whole, light, power))
+    whole, last = tuple(int(bound * ONE**q) for bound in bounds), 1 + light % len(bounds)
+    monkeypatch.setattr(counting, "choose_classes", lambda norms, power, tuning: Classes(whole, light, power, last))
     selected = selected_of(plan, pairs)
     with recorded(silence) as draws:
         if isinstance(plan.mechanism, AdaptiveGaussian):
@@ -161,7 +161,7 @@ def test_everything_that_is_drawn_costs_what_the_plan_says(
     parts = [
         *(moved_by(draw, 1.0) for draw in rounds),
         moved_by(histogram, 2.0 ** bits[0]),
-        moved_by(scaled, reach[light - 1] * 2.0 ** bits[1]),
+        moved_by(scaled, reach[last - 1] * 2.0 ** bits[1]),
         max(of_classes),
         *of_sums,
     ]

@@ -196,7 +196,7 @@ def in_groups(engine: Engine, most: int, seed: int, users: Sequence[int] = range
         return Rows(np.arange(len(mask)), {"mask": mask, "weight": bins.totals.astype(np.float64)})
 
     def equal_weights(groups: Arrays) -> Rows:
-        number = len(groups["first"])
+        number = len(groups["exact"])
         return Rows(np.arange(number), {"weight": np.full(number, ONE)})
 
     with engine.open(crowd(users), query, seed=seed) as opened, opened.pairs() as pairs:

@@ -258,7 +258,7 @@ def test_a_delta_of_one_is_the_largest_below() -> None:
 
 @pytest.mark.parametrize(("bound", "groups"), [(3, 3), (1024, 1024), (1025, 1024)])
 def test_a_unit_is_in_so_many_trees_of_selected_groups(bound: int, groups: int) -> None:
-    assert Classes((bound * ONE,), 1, 1).most_in_trees == groups
+    assert Classes((bound * ONE,), 1, 1, 1).most_in_trees == groups
 
 
 @pytest.mark.parametrize("number", [64, 65])

@@ -26,6 +26,7 @@ from dphist.mechanisms.counts import (
     LAPLACE_SHARES,
     LARGE_EPSILON,
     LARGE_MU,
+    NORM_SHARES,
     CountNoise,
     Emphasis,
     count_share,
@@ -90,7 +91,7 @@ def test_the_shares_of_gaussian_counts_are_what_is_asked_for(mu: float, emphasis
     spent = math.fsum(part**-2 for part in noise.gaussian_parts)
     assert spent == pytest.approx(mu**2 * (1 - left))
     share = count_share(GAUSSIAN_SHARES[emphasis], largeness(mu, LARGE_MU), sums)
-    assert left == pytest.approx(1 - share - Tuning().histogram_share)
+    assert left == pytest.approx(1 - share - NORM_SHARES[emphasis])
     assert left > 0.3
 
 
@@ -158,7 +159,8 @@ def test_the_counts_of_an_election_are_charged() -> None:
 @pytest.mark.parametrize("emphasis", EMPHASES)
 def test_an_emphasis_is_a_share_of_the_budget(emphasis: Emphasis) -> None:
     rounds = calibrate_rounds(1.0, 1e-8, emphasis=emphasis).budget_split()
-    assert rounds["counts"] == pytest.approx(GAUSSIAN_SHARES[emphasis], rel=0.05)
+    assert rounds["counts"] == pytest.approx(GAUSSIAN_SHARES[emphasis], rel=0.07)
+    assert rounds["histogram"] == pytest.approx(NORM_SHARES[emphasis])
     election = dp.plan(epsilon=1, delta=1e-8, mechanism="voting", emphasis=emphasis).mechanism
     split = election.budget_split()
     assert split is not None

@@ -46,7 +46,7 @@ def test_counts_by_class_are_the_same_bits_on_spark(power: int) -> None:
 
     def weigh(groups: Arrays) -> Rows:
         """The groups are in the order of their keys: all numbers below the largest. It travels to executors by value."""
-        places = np.arange(len(groups["first"]))
+        places = np.arange(len(groups["exact"]))
         return Rows(places, {"weight": places * 37 % ONE + 1})
 
     assert sorted(items.tolist()) == list(range(len(items)))

@@ -29,8 +29,8 @@ from dphist.engines.base import Engine
 from dphist.engines.groups import LocalGroups
 from dphist.engines.memory import MemoryPairs
 from dphist.mechanisms import AdaptiveGaussian, Voting
-from dphist.mechanisms.lattice import round_up_to_lattice
 from dphist.mechanisms.counts import CountNoise, NoiseLaw, sum_shift
+from dphist.mechanisms.lattice import round_up_to_lattice
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, Tuning
 from dphist.mechanisms.weights import accepted, next_weights
 from dphist.noise import DiscreteLaplace, Law, RoundedGaussian
@@ -107,7 +107,7 @@ def claims_of_counts() -> Iterator[Claim]:
             ("a unit in 8 groups in the third of three classes", EVERYWHERE, (1, 4, 8), 2),
             ("a unit in 8 groups that is scaled down to a norm of 2", EVERYWHERE, (1, 2), 1),
         ):
-            classes = Classes(tuple(bound * ONE**noise.power for bound in bounds), light, noise.power)
+            classes = Classes(tuple(bound * ONE**noise.power for bound in bounds), light, noise.power, light)
             yield Claim(
                 name, f"{law} counts", f"counts and sums of {setting}", partial(delta_of_parts, noise, None), None,
                 counts_of(noise, classes, target), 20_000, 200_000,
@@ -228,7 +228,7 @@ class View:
         choice = self._selection_ratio(totals[-1], chosen, open_, self._sums(weights))
         noise, noisy_sums = mechanism.counts, mechanism.noisy([SUM])
         assert noise is not None
-        counted, counting = count(noise, tuning, self.truth, selected, noisy_sums)
+        counted, counting = count(mechanism, self.truth, selected, noisy_sums)
         assert isinstance(counted, LocalGroups)
         spread = np.zeros(self.truth.groups, np.int64)
         spread[counted.codes] = counted.columns["weight"]

@@ -455,7 +455,7 @@ def in_two_classes() -> Claim:
     """Counts of public keys, for a unit that alone is in the first class."""
     noise = adaptive.count_noise("gaussian")
     bounds = tuple(bound * ONE**noise.power for bound in (8, 9, 10, 11, 12))
-    run = adaptive.counts_of(noise, Classes(bounds, 1, noise.power), adaptive.EVERYWHERE, Nested)
+    run = adaptive.counts_of(noise, Classes(bounds, 1, noise.power, 1), adaptive.EVERYWHERE, Nested)
     return Claim(
         "adaptive", "gaussian counts", "five classes", partial(adaptive.delta_of_parts, noise, None), None, run,
         20_000, 200_000,

@@ -240,7 +240,7 @@ class PairsByUnit(Protocol):
     def by_class(
         self, weights: Any, bounds: Sequence[int], light: int, power: int, shifts: Sequence[int], most: int = 1
     ) -> Groups:
-        """`weight`, and the weights of units by their class in `class_1`, ...: a norm up to the first bound, the next, ...
+        """The columns of `weights`, and the weights of units by their class in `class_1`, ...: a norm up to a first bound, ...
 
         What is beyond the last bound is scaled down to it, into the last class. Sums of steps likewise, of the first `light`
         classes in `light_i`, of the others in `heavy_i`.

@@ -129,7 +129,7 @@ class CodedPairs:
         """One pass for everything; bins are where the pairs were written down."""
         named = dict(zip(self.names, shifts, strict=True))
         sums = self.class_sums(self._spread(weights), weights.codes, bounds, power, named)
-        columns: dict[str, Any] = {"weight": weights.columns["weight"], **self.bins_of(weights.codes, most)}
+        columns: dict[str, Any] = {**weights.columns, **self.bins_of(weights.codes, most)}
         columns |= {f"class_{i}": column for i, column in enumerate(sums["units"].T, 1)}
         for i, name in enumerate(self.names, 1):
             columns |= {

@@ -34,9 +34,12 @@ Fact: TypeAlias = tuple[str, str]
 Floats: TypeAlias = NDArray[np.float64]
 EMPHASES: Final[tuple[Emphasis, ...]] = get_args(Emphasis)
 
-GAUSSIAN_SHARES: Final[dict[Emphasis, float]] = {"groups": 0.15, "balanced": 0.28, "counts": 0.45}
+GAUSSIAN_SHARES: Final[dict[Emphasis, float]] = {"groups": 0.08, "balanced": 0.24, "counts": 0.42}
 LAPLACE_SHARES: Final[dict[Emphasis, float]] = {"groups": 0.15, "balanced": 0.25, "counts": 0.45}
 """The part of a small budget for counts, by what is asked for: of the squared Gaussian budget, or of epsilon."""
+
+NORM_SHARES: Final[dict[Emphasis, float]] = {"groups": 0.03, "balanced": 0.04, "counts": 0.04}
+"""The part of the squared Gaussian budget for the histogram of norms: its noise is what hides heavy units."""
 
 LARGE_SHARE: Final = 0.6
 LARGE_MU: Final = 2.0
@@ -140,16 +143,6 @@ class CountNoise:
             f" units in more of them it grows with {root}, class by class; every count is released with its own standard error",
         )
 
-    def precision(self, degrees: Floats, centres: Floats, size: float) -> float:
-        """How precise the count of a group of this size is expected to be, from 0 to 1: size/(size + noise).
-
-        degrees: how many units are in about `centres` groups. The noise is that for units in as many groups as those who make
-        up the counts are in on average.
-        """
-        contributions = degrees * centres
-        mean = float((contributions * centres).sum()) / max(float(contributions.sum()), 1.0)
-        return size / (size + self.unit_std * self.reach(max(mean, 1.0)))
-
     def require_drawable(self, aggregates: Sequence[NoisyMeasure]) -> None:
         """Refuse, before any data is read, a budget whose noise could leave the range of the sampler at the largest bound."""
         reach = self.reach(LARGEST_CAP)
@@ -243,12 +236,12 @@ def gaussian_counts(mu: float, emphasis: Emphasis, tuning: Tuning, sums_budget: 
     one_count = mu * math.sqrt(share / (1 + sums_budget))
     noise = CountNoise(
         law="gaussian",
-        histogram_noise=1 / (mu * math.sqrt(tuning.histogram_share)),
+        histogram_noise=1 / (mu * math.sqrt(NORM_SHARES[emphasis])),
         unit_noise=1 / one_count,
         scaled_share=tuning.scaled_share * (1 - large / 2),  # what classes know by themselves needs no scaled units
         sums_sensitivity=math.sqrt(sums_budget) * one_count * (1 + 2.0**-48),  # past the rounding of weights and of 1/x
     )
-    return noise, 1 - share - tuning.histogram_share
+    return noise, 1 - share - NORM_SHARES[emphasis]
 
 
 def laplace_counts(budget: float, emphasis: Emphasis, tuning: Tuning, sums_budget: float) -> CountNoise:

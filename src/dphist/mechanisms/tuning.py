@@ -36,9 +36,9 @@ MOST_RELEASED = 2**31
 
 _SHARES = (
     "delta_share",
-    "histogram_share",
     "scaled_share",
     "size_quantile",
+    "whole_share",
     "tail_decay",
     "choice_share",
 )
@@ -52,6 +52,7 @@ _POSITIVE = (
     "spread_doubt",
     "empty_below",
     "moved_weight",
+    "election_gain",
 )
 
 
@@ -76,12 +77,14 @@ class Tuning:
     many groups.
 
     Shares of the (squared) budget. (That of the counts follows from the request's emphasis.)
-    histogram_share: for the histogram of the units' norms, by which they are put into classes.
     scaled_share: of a small budget for counts, for the count of scaled units; the counts of classes have the rest.
 
     Counting.
     size_quantile: groups up to this quantile of sizes get the full weight 1.
     weight_roots: larger ones get the size's ratio to the power 2^-this: noise costs a small group more.
+    whole_share: after rounds, classes with this share of all units are not scaled down in the count of scaled units (after an
+    election with half of them): the rounds have counted fully scaled units already, and the more of them are whole the less
+    does the count depend on the mix.
     histogram_cut: buckets below this many standard deviations are not taken as seen, unless all heavier ones together are;
     those above the last seen one are the tail, where few units hide and matter.
     tail_decay: from bucket to bucket (an octave) the tail is expected to fall like this, before its noisy values are
@@ -101,6 +104,8 @@ class Tuning:
     The automatic choice.
     choice_share: the part of epsilon for the histogram of degrees: a bucket's noise has a standard deviation of 71 at
     epsilon 1.
+    election_gain: unless groups alone are asked for, an election must be expected to show this many times the groups of rounds,
+    whose counts are much more precise.
     empty_below: buckets below this many standard deviations count as empty.
     moved_weight: a unit in d groups counts like d^this in the adaptive release: 1/sqrt(d) in each of d groups at first, and
     more where its other groups have been decided.
@@ -113,11 +118,11 @@ class Tuning:
     delta_share: float = 0.5
     early_share: float = 0.02
 
-    histogram_share: float = 0.02
     scaled_share: float = 0.7
 
     size_quantile: float = 0.1
     weight_roots: int = 2
+    whole_share: float = 0.8
     histogram_cut: float = 3.0
     tail_decay: float = 0.25
     tail_doubt: float = 0.8
@@ -132,6 +137,7 @@ class Tuning:
     choice_share: float = 0.02
     empty_below: float = 3.0
     moved_weight: float = 0.62
+    election_gain: float = 1.35
 
     def __post_init__(self) -> None:
         for name in ("round_shares", "hopeless"):

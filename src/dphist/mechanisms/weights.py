@@ -33,6 +33,11 @@ def accepted(mechanism: AdaptiveGaussian, totals: Sequence[Integers]) -> NDArray
     return selected
 
 
+def round_weights(mechanism: AdaptiveGaussian, totals: Sequence[Integers]) -> Integers:
+    """The weights of the next round, after those with these sums: 0 for a group that is accepted."""
+    return np.where(accepted(mechanism, totals), 0, next_weights(mechanism, len(totals), totals[-1]))
+
+
 def next_weights(mechanism: AdaptiveGaussian, number: int, total: Integers) -> Integers:
     """The weights of round `number` (from 1) of groups that are not accepted, from the published sums so far: each group's
     from its own alone.

@@ -46,17 +46,12 @@ def most_releases(branches: Sequence[M], degrees: Floats) -> M:
     return max(branches, key=lambda mechanism: mechanism.predicted_releases(degrees, DEGREE_CENTRES))
 
 
-def best_balance(branches: Sequence[M], degrees: Floats) -> M:
-    """The same with every release worth as much as its count is expected to be precise."""
+def best_balance(branches: Sequence[M], degrees: Floats, tuning: Tuning = _DEFAULT) -> M:
+    """The same, but rounds unless an election shows many more groups: its counts are less precise."""
 
     def worth(mechanism: M) -> float:
         releases = mechanism.predicted_releases(degrees, DEGREE_CENTRES)
-        size = mechanism.count_released_with(0.5)
-        return (
-            releases
-            if mechanism.counts is None
-            else releases * mechanism.counts.precision(degrees, DEGREE_CENTRES, size)
-        )
+        return releases / (tuning.election_gain if mechanism.splits_epsilon and mechanism.counted else 1.0)
 
     return max(branches, key=worth)
 

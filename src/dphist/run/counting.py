@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 from dphist.aggregates.noisy_sums import NoisyMeasure
 from dphist.aggregates.tree import Bins, NoisyQuantiles, noisy_quantiles
 from dphist.engines.base import NOISY_VALUE, Arrays, Groups, Integers, OnGroups, PairsByUnit, Rows
+from dphist.mechanisms import GroupMechanism
 from dphist.mechanisms.counts import CountNoise, sum_shift
 from dphist.mechanisms.tuning import LARGEST_CAP, LATTICE_BITS, ONE, SCALE_BITS, Tuning
 from dphist.noise import sample
+from dphist.run.sizes import RoundSums, known_columns, round_sums
 
 Floats = NDArray[np.float64]
 
@@ -52,12 +54,14 @@ class Classes:
     """How units are divided by their norms, which are sums of weights to the given power. Public by then.
 
     bounds: the largest norm of each class, in units of 2^-(WEIGHT_BITS power); what is beyond the last is scaled down to it.
-    light: how many of the classes are light: they have half of all units, and are taken together in sums.
+    light: how many of the classes are light: they have half of all units, and are taken together in sums. whole: how many of
+    them are not scaled down in the count of scaled units.
     """
 
     bounds: tuple[int, ...]
     light: int
     power: int
+    whole: int
 
     @property
     def sizes(self) -> Floats:
@@ -66,20 +70,15 @@ class Classes:
 
     def factors(self, noise: CountNoise) -> tuple[int, ...]:
         """What each class is scaled with in the count of scaled units, in steps of 2^-SCALE_BITS."""
-        return tuple(noise.scaled_factor(self.bounds[self.middle], bound) for bound in self.bounds)
-
-    @property
-    def middle(self) -> int:
-        """The class to whose bound heavier ones are scaled down: the last of the light ones.
-
-        The lighter it is, the less noise has the count of scaled units, and the more does it depend on a group's mix.
-        """
-        return self.light - 1
+        return tuple(noise.scaled_factor(self.bounds[self.whole - 1], bound) for bound in self.bounds)
 
     @property
     def scaled_bound(self) -> float:
-        """The bound of every unit in the count of scaled units."""
-        return float(self.sizes[self.middle])
+        """The bound of every unit in the count of scaled units: that of the last class that is whole.
+
+        The lighter it is, the less noise has the count of scaled units, and the more does it depend on a group's mix.
+        """
+        return float(self.sizes[self.whole - 1])
 
     @property
     def most_in_trees(self) -> int:
@@ -150,6 +149,7 @@ class NoisyCounts:
     """What counting publishes of all selected groups, in lattice steps. Holds no true value.
 
     scaled: the count of scaled units. by_class: one column for each class. sums: of light and of heavy units, by aggregate.
+    rounds: what the rounds have told of the groups, if there were any.
     """
 
     weights: Integers
@@ -158,20 +158,23 @@ class NoisyCounts:
     scaled: Integers
     by_class: Integers
     sums: Mapping[str, tuple[Integers, Integers]] = field(default_factory=dict)
+    rounds: RoundSums | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counting:
-    """What is known of the units' norms, and the classes that were chosen. Public by then."""
+    """What is known of the units' norms, and the classes that were chosen, by a mechanism. Public by then."""
 
     norms: Norms
     classes: Classes
+    mechanism: GroupMechanism | None = None
 
     def noisy_counts(self, names: Sequence[str], groups: Arrays) -> NoisyCounts:
         """The noisy numbers of all groups, as estimates need them."""
         sums = {name: (groups[f"light_{i}"], groups[f"heavy_{i}"]) for i, name in enumerate(names, 1)}
         by_class = np.stack([groups[name] for name in class_names(len(self.classes.bounds))], axis=1)
-        return NoisyCounts(groups["weight"], self.norms, self.classes, groups["scaled"], by_class, sums)
+        rounds = None if self.mechanism is None else round_sums(self.mechanism, groups)
+        return NoisyCounts(groups["weight"], self.norms, self.classes, groups["scaled"], by_class, sums, rounds)
 
 
 def class_names(number: int) -> list[str]:
@@ -185,46 +188,53 @@ def sum_names(number: int) -> list[str]:
 
 
 def count(
-    noise: CountNoise,
-    tuning: Tuning,
+    mechanism: GroupMechanism,
     pairs: PairsByUnit,
     selected: Groups,
     aggregates: Sequence[NoisyMeasure] = (),
     trees: Trees | None = None,
 ) -> tuple[Groups, Counting]:
-    """Histogram of norms, choice of classes, noisy counts and sums."""
-    weights = selected.together(weigh_groups(noise, tuning), ("weight", "norm"))
+    """Histogram of norms, choice of classes, noisy counts and sums; with them what the rounds have told of the groups."""
+    noise, tuning = mechanism.counts, mechanism.tuning
+    assert noise is not None
+    known = known_columns(mechanism)
+    weights = selected.together(weigh_groups(mechanism, noise), ("weight", "norm", *known))
     exact = pairs.norm_histogram(weights, edges(noise.power), noise.power)
     norms = noise_norms(noise, tuning, exact, float(weights.sum_of("norm")))
-    classes = choose_classes(norms, noise.power)
+    classes = choose_classes(norms, noise.power, tuning)
     shifts = [sum_shift(noisy.measure) for noisy in aggregates if noisy.measure.tree is None]
     counted = pairs.by_class(weights, classes.bounds, classes.light, classes.power, shifts, classes.most_in_trees)
-    names = ["weight", "scaled", *class_names(len(classes.bounds)), *sum_names(len(shifts))]
+    names = ["weight", *known, "scaled", *class_names(len(classes.bounds)), *sum_names(len(shifts))]
     names += [] if trees is None else trees.names
-    work = noise_classes(noise, classes, aggregates, trees)
-    return counted.each(work, names), Counting(norms, classes)
+    work = noise_classes(noise, classes, aggregates, trees, known)
+    return counted.each(work, names), Counting(norms, classes, mechanism)
 
 
-def weigh_groups(noise: CountNoise, tuning: Tuning) -> OnGroups:
-    """The weights of the selected groups in the counts, from their first noisy sums; and what they add to a norm."""
+def weigh_groups(mechanism: GroupMechanism, noise: CountNoise) -> OnGroups:
+    """The weights of the selected groups in the counts, from their sizes by the rounds or by the look of an election, and what
+    they add to a norm; beside the sums of the rounds.
+    """
 
     def weigh(groups: Arrays) -> Rows:
-        weights = group_weights(np.ldexp(groups["first"].astype(np.float64), -LATTICE_BITS), tuning)
-        return Rows(np.arange(len(weights)), {"weight": weights, "norm": weights**noise.power})
+        rounds = round_sums(mechanism, groups)
+        sizes = np.ldexp(groups["first"].astype(np.float64), -LATTICE_BITS) if rounds is None else rounds.sizes
+        weights = group_weights(sizes, mechanism.tuning)
+        known = {name: groups[name] for name in known_columns(mechanism)}
+        return Rows(np.arange(len(weights)), {"weight": weights, "norm": weights**noise.power, **known})
 
     return weigh
 
 
-def group_weights(first_sums: Floats, tuning: Tuning) -> Integers:
-    """a = min(1, q/y)^(1/4), y the first noisy sums and q their tenth percentile: from published values alone.
+def group_weights(noisy_sizes: Floats, tuning: Tuning) -> Integers:
+    """a = min(1, q/y)^(1/4), y noisy sizes and q their tenth percentile: from published values alone.
 
     Noise costs a small group more than a large one, so the large ones lend their share of the norm. Rounded down to the
     lattice, at least one step. (The power and the quantile are those of `tuning`.)
     """
-    if len(first_sums) == 0:
+    if len(noisy_sizes) == 0:
         return np.zeros(0, np.int64)
-    least = max(float(np.quantile(first_sums, tuning.size_quantile)), 2.0**-LATTICE_BITS)
-    ratio = least / np.maximum(first_sums, least)
+    least = max(float(np.quantile(noisy_sizes, tuning.size_quantile)), 2.0**-LATTICE_BITS)
+    ratio = least / np.maximum(noisy_sizes, least)
     for _ in range(tuning.weight_roots):
         ratio = np.sqrt(ratio)
     return np.asarray(np.maximum(np.floor(ratio * ONE), 1), np.int64)
@@ -265,18 +275,21 @@ def norms_from(noisy: Floats, std: float, largest: float, tuning: Tuning) -> Nor
     return Norms(units, variances, int(first), int(last))
 
 
-def choose_classes(norms: Norms, power: int) -> Classes:
+def choose_classes(norms: Norms, power: int, tuning: Tuning) -> Classes:
     """Octaves up to one above the last bucket that was seen, as far as any unit can be and as counting allows.
 
-    The light classes are those with half of all units.
+    The light classes are those with half of all units; after rounds, which have Gaussian noise, more of them are whole.
     """
     possible = np.flatnonzero((norms.variances > 0) & (UPPER <= LARGEST_CAP))
     top = min(norms.last + 1, int(possible[-1]))
     places = np.arange(min(norms.first, top), top + 1)
     bounds = np.floor(UPPER[places] * ONE**power).astype(np.int64)
     units = np.maximum(norms.units, 0.0)
-    light = int(np.searchsorted(np.cumsum(units)[places], units.sum() / 2)) + 1
-    return Classes(tuple(bounds.tolist()), min(light, len(bounds)), power)
+    light, whole = (
+        min(int(np.searchsorted(np.cumsum(units)[places], units.sum() * share)) + 1, len(bounds))
+        for share in (0.5, tuning.whole_share if power == 2 else 0.5)
+    )
+    return Classes(tuple(bounds.tolist()), light, power, whole)
 
 
 def noise_classes(
@@ -284,8 +297,9 @@ def noise_classes(
     classes: Classes,
     aggregates: Sequence[NoisyMeasure],
     trees: Trees | None = None,
+    known: Sequence[str] = (),
 ) -> OnGroups:
-    """Fresh noise on the counts and sums of some of the selected groups: each group by itself."""
+    """Fresh noise on the counts and sums of some of the selected groups: each group by itself. known: columns that stay."""
     factors, names = classes.factors(noise), class_names(len(classes.bounds))
 
     def add_noise_to_counts(groups: Arrays) -> Rows:
@@ -294,7 +308,8 @@ def noise_classes(
             (groups[name] * factor for name, factor in zip(names, factors, strict=True)), np.zeros(size, np.int64)
         )
         scaled_law = noise.scaled_law(classes.scaled_bound)
-        columns = {"weight": groups["weight"], "scaled": scaled + sample(scaled_law, size)}
+        columns = {name: groups[name] for name in ("weight", *known)}
+        columns["scaled"] = scaled + sample(scaled_law, size)
         for name, bound in zip(names, classes.sizes, strict=True):
             columns[name] = groups[name] + sample(noise.class_law(float(bound)), size)
         for position, noisy in enumerate(aggregates, 1):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -23,6 +23,7 @@ from dphist.aggregates.tree import NoisyQuantiles
 from dphist.mechanisms.counts import CountNoise, sum_shift
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE, SCALE_BITS, Tuning
 from dphist.run.counting import CENTRES, NoisyCounts
+from dphist.run.sizes import FEWEST_SIZED, Sized, sizes_by_rounds, three_neighbours
 
 Floats = NDArray[np.float64]
 
@@ -87,28 +88,58 @@ def estimated_columns(
 
 
 def estimate(noise: CountNoise, noisy: NoisyCounts, tuning: Tuning) -> Estimates:
-    """Measure the mix, combine, add what is hidden, and say how sure one can be."""
+    """Measure the mix, combine, add what is hidden, and say how sure one can be.
+
+    After rounds their sums are a further observation of every group. Where that and the counts alone disagree by more than
+    they should, the intervals are widened by the difference: a group whose units differ from those of its neighbours is one
+    that the rounds take for another size.
+    """
     if len(noisy.weights) == 0:
         empty = np.zeros(0)
         return Estimates(*[empty] * 6)
-    seen = observe(noise, noisy)
-    bins = by_size(seen.scaled, tuning.groups_per_bin)
-    centres = np.array([max(float(seen.scaled[members].mean()), _TINY) for members in bins])
-    places = np.log(np.maximum.accumulate(centres))
-    at = np.log(np.maximum(seen.scaled, centres[0]))
-    mix = measure_mix(noisy, seen, bins, places, at, tuning)
-    sizes = np.maximum(seen.scaled, 1.0)
-    for _ in range(3):  # with better sizes each time
-        spread = measure_spread(seen, mix, sizes, bins, places, at, tuning)
-        combined = combine(seen, mix, sizes, spread, noisy.classes.light)
-        sizes = combined.sizes
-    hidden, doubt = hidden_units(noisy, seen.weights, np.maximum(combined.counts, 1.0), tuning)
+    seen, light = observe(noise, noisy), noisy.classes.light
+    found = alone = by_counts(noisy, seen, tuning)
+    if noisy.rounds is not None and len(noisy.weights) >= FEWEST_SIZED:
+        found = by_counts(noisy, seen, tuning, sizes_by_rounds(noisy.rounds, seen.scaled, seen.scaled_variance))
+    hidden, doubt = hidden_units(noisy, seen.weights, np.maximum(found.counts, 1.0), tuning)
     variance, heavy_variance = (
-        np.maximum(one, 0.0) * tuning.model_error**2 for one in (combined.variance, combined.heavy_variance)
-    )
-    heavy = combined.by_class[:, noisy.classes.light :].sum(axis=1)
-    errors = np.sqrt(variance + doubt)
-    return Estimates(combined.counts + hidden, errors, heavy, heavy_variance, hidden, doubt)
+        own + np.maximum((value - other) ** 2 - np.maximum(others - own, 0.0), 0.0)
+        for value, other, own, others in (
+            (found.counts, alone.counts, *(tuning.model_error**2 * one.variance for one in (found, alone))),
+            (*(one.by_class[:, light:].sum(axis=1) for one in (found, alone)),
+             *(tuning.model_error**2 * one.heavy_variance for one in (found, alone))),
+        )
+    )  # fmt: skip
+    heavy = found.by_class[:, light:].sum(axis=1)
+    return Estimates(found.counts + hidden, np.sqrt(variance + doubt), heavy, heavy_variance, hidden, doubt)
+
+
+def by_counts(noisy: NoisyCounts, seen: Observed, tuning: Tuning, sized: Sized | None = None) -> Combined:
+    """The counts of classes and of scaled units, and with `sized` what the rounds say, as one best linear estimate."""
+    sizing, ratio = seen, np.ones(len(seen.factors))
+    if sized is not None:  # groups are similar in size by all that is known of it
+        precisions = np.stack([1 / seen.scaled_variance, 1 / sized.variance])
+        both = (precisions * [seen.scaled, sized.number]).sum(axis=0) / precisions.sum(axis=0)
+        sizing = replace(seen, scaled=both, scaled_variance=1 / precisions.sum(axis=0))
+        ratio = np.sqrt(noisy.classes.sizes[0] / noisy.classes.sizes)  # a unit in d groups gives each 1/sqrt(d)
+    bins = by_size(sizing.scaled, tuning.groups_per_bin)
+    centres = np.array([max(float(sizing.scaled[members].mean()), _TINY) for members in bins])
+    places = np.log(np.maximum.accumulate(centres))
+    at = np.log(np.maximum(sizing.scaled, centres[0]))
+    mix = measure_mix(noisy, sizing, bins, places, at, tuning)
+    sizes, factors = np.maximum(sizing.scaled, 1.0), np.broadcast_to(seen.factors, mix.ratios.shape)
+    loads = ratio * ((mix.ratios @ seen.factors) / (mix.ratios @ ratio))[:, None]
+    scaled = Row(seen.scaled, seen.scaled_variance, factors)
+    for _ in range(3):  # with better sizes each time
+        spread = measure_spread(sizing, mix, sizes, bins, places, at, tuning)
+        rows = [scaled]
+        if sized is not None:  # what the mix explains of the groups' differences is not counted twice
+            explained = ((factors - loads) ** 2 * np.maximum(spread - mix.ratios * sizes[:, None], 0.0)).sum(axis=1)
+            differ = np.maximum(sized.spread - explained, 0.09 * sized.spread)
+            rows.append(Row(sized.number, sized.noise + differ, loads))
+        combined = combine(seen, mix, sizes, spread, noisy.classes.light, rows)
+        sizes = combined.sizes
+    return combined
 
 
 def observe(noise: CountNoise, noisy: NoisyCounts) -> Observed:
@@ -205,8 +236,8 @@ def measure_spread(
     beyond = (seen.by_class - mix.ratios * seen.scaled[:, None]) ** 2 - noise
     trust = 1 / (noise + number**2 / 20) ** 2  # no class is so precise that it alone decides
     weighted, weights = beyond * number**2 * trust, number**4 * trust
-    excess = _three(np.stack([weighted[members].sum(axis=0) for members in bins]))
-    weight = _three(np.stack([weights[members].sum(axis=0) for members in bins])) + 1e-300
+    excess = three_neighbours(np.stack([weighted[members].sum(axis=0) for members in bins]))
+    weight = three_neighbours(np.stack([weights[members].sum(axis=0) for members in bins])) + 1e-300
     common = np.maximum(excess.sum(axis=1) / weight.sum(axis=1), 0.0)[:, None]
     own, doubt = excess / weight, 2 / weight
     prior = tuning.spread_doubt**2
@@ -217,12 +248,6 @@ def measure_spread(
     spread = number + relative * number**2
     off = (seen.by_class - number) ** 2
     return np.asarray(spread + np.maximum(off - seen.far**2 * (seen.variances + spread), 0.0))
-
-
-def _three(values: Floats) -> Floats:
-    """Each row with its neighbours added."""
-    padded = np.pad(values, ((1, 1), (0, 0)))
-    return np.asarray(padded[:-2] + padded[1:-1] + padded[2:])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -236,35 +261,50 @@ class Combined:
     by_class: Floats
 
 
-def combine(seen: Observed, mix: Mix, sizes: Floats, spread: Floats, light: int) -> Combined:
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """A noisy number of each group to which its classes add up with these loads, and the variance of its noise."""
+
+    values: Floats
+    variance: Floats
+    loads: Floats
+
+
+def combine(seen: Observed, mix: Mix, sizes: Floats, spread: Floats, light: int, rows: Sequence[Row]) -> Combined:
     """The best linear estimate, group by group: the classes are (mix + spread) times an unknown size.
 
-    y_l = p_l t + e_l + noise and m = sum f_l (p_l t + e_l) + noise, with var e_l the spread and t free. First e_l given y_l
-    and t, then m, then t; the error of the mix, which all groups of a size share, is added at first order.
+    y_l = p_l t + e_l + noise and, for every row, m = sum f_l (p_l t + e_l) + noise, with var e_l the spread and t free. First
+    e_l given y_l and t, then the rows, then t; the error of the mix, which all groups of a size share, is added at first order.
     """
-    p, factors = mix.ratios, seen.factors
+    p, loads = mix.ratios, np.stack([row.loads for row in rows], axis=1)
     share = spread / (spread + seen.variances)  # of a class's own noisy number
     left = share * seen.variances  # the variance of e_l that it leaves
-    rest = seen.scaled - (share * seen.by_class) @ factors
-    rest_variance = seen.scaled_variance + left @ factors**2
-    slope = ((1 - share) * p) @ factors
+    own = np.stack([row.values for row in rows], axis=1)
+    rest = own - np.einsum("krl,kl->kr", loads, share * seen.by_class)
+    rest_variance = np.einsum("krl,kl,ksl->krs", loads, left, loads)
+    places = np.arange(len(rows))
+    rest_variance[:, places, places] += np.stack([row.variance for row in rows], axis=1)
+    slope = np.einsum("krl,kl->kr", loads, (1 - share) * p)
+    inverse = np.linalg.inv(rest_variance)
+    by_slope = np.einsum("krs,ks->kr", inverse, slope)
     pull = p / (spread + seen.variances)
-    information = (pull * p).sum(axis=1) + slope**2 / rest_variance
-    size = ((pull * seen.by_class).sum(axis=1) + slope * rest / rest_variance) / information
-    gain = left * factors / rest_variance[:, None]  # what the rest of m says about each e_l
-    residual = (rest - slope * size)[:, None]
-    by_class = p * size[:, None] * (1 - share) + share * seen.by_class + gain * residual
+    information = (pull * p).sum(axis=1) + (slope * by_slope).sum(axis=1)
+    size = ((pull * seen.by_class).sum(axis=1) + (by_slope * rest).sum(axis=1)) / information
+    gain = np.einsum("krs,ksl->krl", inverse, left[:, None] * loads)  # what the rest of each row says about each e_l
+    by_class = p * size[:, None] * (1 - share) + share * seen.by_class
+    by_class += np.einsum("krl,kr->kl", gain, rest - slope * size[:, None])
     known = np.maximum(size, 1.0)[:, None]
-    of_size = -(pull + (slope / rest_variance)[:, None] * factors * (1 - share)) * known / information[:, None]
+    of_size = -(pull + np.einsum("kr,krl->kl", by_slope, loads) * (1 - share)) * known / information[:, None]
 
     def variance(first: int) -> Floats:
         """Of the number of units in this class and all heavier ones."""
-        part = np.arange(len(factors)) >= first
-        gains = gain[:, part].sum(axis=1)
-        per_size = ((1 - share) * p)[:, part].sum(axis=1) - gains * slope
-        own = left[:, part].sum(axis=1) - (left[:, part] @ factors[part]) ** 2 / rest_variance
-        of_mix = known * (1 - share) * (part - gains[:, None] * factors) + per_size[:, None] * of_size
-        return np.asarray(own + per_size**2 / information + (of_mix**2 * mix.variances).sum(axis=1))
+        part = np.arange(p.shape[1]) >= first
+        gains = gain[:, :, part].sum(axis=2)
+        per_size = ((1 - share) * p)[:, part].sum(axis=1) - (gains * slope).sum(axis=1)
+        together = np.einsum("krl,kl->kr", loads[:, :, part], left[:, part])
+        alone = left[:, part].sum(axis=1) - (together * gains).sum(axis=1)
+        of_mix = known * (1 - share) * (part - np.einsum("kr,krl->kl", gains, loads)) + per_size[:, None] * of_size
+        return np.asarray(np.maximum(alone + per_size**2 / information, 0.0) + (of_mix**2 * mix.variances).sum(axis=1))
 
     return Combined(
         counts=by_class.sum(axis=1),

@@ -9,20 +9,20 @@ import numpy as np
 from dphist.engines.base import Arrays, Groups, Integers, OnGroups, PairsByUnit, Rows
 from dphist.mechanisms.adaptive import AdaptiveGaussian
 from dphist.mechanisms.tuning import LATTICE_BITS
-from dphist.mechanisms.weights import accepted, next_weights
+from dphist.mechanisms.weights import accepted, round_weights
 from dphist.noise import RoundedGaussian, sample
 
 
 def select(mechanism: AdaptiveGaussian, pairs: PairsByUnit) -> Groups:
-    """All rounds; then the groups that were accepted after any of them, with their noisy sums of round 1."""
+    """All rounds; then the groups that were accepted after any of them, with the noisy sums that decided."""
     groups, last = pairs.first_round(), mechanism.rounds - 1
     for number in range(last):
-        state = groups.each(noise_round(mechanism, number), (*_totals(number + 1), "weight"))
+        state = groups.each(noise_round(mechanism, number), (*totals_after(number + 1), "weight"))
         groups = pairs.next_round(state)
-    return groups.each(noise_round(mechanism, last), ("first",))
+    return groups.each(noise_round(mechanism, last), totals_after(mechanism.rounds))
 
 
-def _totals(rounds: int) -> list[str]:
+def totals_after(rounds: int) -> list[str]:
     """The columns of the noisy sums of a group, added up by the rounds' shares: one after each round."""
     return [f"total_{number}" for number in range(1, rounds + 1)]
 
@@ -36,16 +36,14 @@ def noise_round(mechanism: AdaptiveGaussian, number: int) -> OnGroups:
 
     def add_noise_to_round(groups: Arrays) -> Rows:
         shares = mechanism.tuning.round_shares
-        totals = [groups[name] for name in _totals(number)]
+        totals = [groups[name] for name in totals_after(number)]
         noisy = shares[number] * noise_sums(mechanism, number, groups["exact"])
         totals.append(totals[-1] + noisy if totals else noisy)
-        selected = accepted(mechanism, totals)
-        if number == len(shares) - 1:
-            index = np.flatnonzero(selected)
-            return Rows(index, {"first": totals[0][index] // shares[0]})
-        weight = np.where(selected, 0, next_weights(mechanism, number + 1, totals[-1]))
-        columns = dict(zip(_totals(number + 1), totals, strict=True), weight=weight)
-        return Rows(np.arange(len(weight)), columns)
+        columns = dict(zip(totals_after(number + 1), totals, strict=True))
+        if number < len(shares) - 1:
+            return Rows(np.arange(len(noisy)), {**columns, "weight": round_weights(mechanism, totals)})
+        selected = np.flatnonzero(accepted(mechanism, totals))
+        return Rows(selected, {name: total[selected] for name, total in columns.items()})
 
     return add_noise_to_round
 

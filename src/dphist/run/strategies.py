@@ -250,7 +250,7 @@ class Rounds(Strategy):
             return strategy.from_pairs(pairs, replace(work, plan=plan))
 
     def _select(self, pairs: Pairs) -> tuple[Groups, PairsByUnit]:
-        """The selected groups with their first noisy numbers, `first`; and the pairs as counting goes on with them."""
+        """The selected groups with what selection has told of them; and the pairs as counting goes on with them."""
         mechanism = cast(AdaptiveGaussian, self.plan.mechanism)
         sampled = pairs.sampled(mechanism.max_groups)
         return rounds.select(mechanism, sampled), sampled
@@ -267,7 +267,7 @@ class Rounds(Strategy):
             return work.published(selected.publish(keys_alone, work.layout))
         level, probabilities = work.selection.intervals, request.probabilities
         trees = Trees(probabilities, level) if probabilities else None
-        counted, counting = count(noise, tuning, pairs_of_units, selected, measures, trees)
+        counted, counting = count(mechanism, pairs_of_units, selected, measures, trees)
         names = [noisy.name for noisy in measures if noisy.measure.tree is None]
 
         def estimate_groups(groups: Arrays) -> Rows:

@@ -207,7 +207,7 @@ def votes_sql(placed: str, look: str | None, keys: Sequence[str]) -> str:
 def classes_sql(
     pairs: str, weights: str, keys: Sequence[str], bounds: Sequence[int], light: int, power: int, shifts: Sequence[int]
 ) -> str:
-    """Of every selected group the exact counts of each class, and the clipped steps of light and heavy units."""
+    """Of every selected group its columns, the exact counts of each class, and the clipped steps of light and heavy units."""
     weighted, places = weighted_sql(pairs, weights, keys, SPARK), range(1, len(shifts) + 1)
     by_class = class_sums_sql(weighted, keys, bounds, power, dict(zip(places, shifts, strict=True)), SPARK)
     sums = {f"class_{i}": f"class = {i} THEN units" for i in range(1, len(bounds) + 1)}
@@ -216,10 +216,9 @@ def classes_sql(
     listed = ", ".join(keys)
     added = ", ".join(f"SUM(CASE WHEN {sql} ELSE 0 END) AS {name}" for name, sql in sums.items())
     summed = f"SELECT {listed}, {added} FROM ({by_class}) AS by_class GROUP BY {listed}"
-    kept = ", ".join(f"given.{name}" for name in (*keys, "weight"))
     filled = ", ".join(f"COALESCE(sums.{name}, 0) AS {name}" for name in sums)
     matches = same("given", "sums", keys, SPARK)
-    return f"SELECT {kept}, {filled} FROM {weights} AS given LEFT JOIN ({summed}) AS sums ON {matches}"
+    return f"SELECT given.*, {filled} FROM {weights} AS given LEFT JOIN ({summed}) AS sums ON {matches}"
 
 
 def with_bins_sql(
