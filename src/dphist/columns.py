@@ -59,7 +59,7 @@ def quoted(name: str) -> str:
 
 
 def split_unit(text: str) -> tuple[str, str | None]:
-    """The same for a part of a unit, where an expression in brackets or a call needs no name: lower(email).
+    """Name and expression of a part of a unit. An expression in brackets or a call needs no name: lower(email).
 
     A column with a bracket in its name is written as person="the (name)".
     """
@@ -85,7 +85,7 @@ def parts_of(unit: Unit) -> tuple[str, ...]:
 
 
 def kind_of(unit: Unit) -> tuple[str, ...]:
-    """What a unit is, by the names of its parts: tables that compute it differently mean the same by the same name.
+    """A unit as the names of its parts: tables that compute a part differently mean the same by the same name.
 
     Names are one as DuckDB's are: whatever the case of A to Z.
 
@@ -120,7 +120,7 @@ def _spelled(texts: Sequence[str]) -> str:
 
 
 def kind_in_words(unit: Unit) -> str:
-    """What a unit is, without how it is computed.
+    """The names of a unit's parts in words, without how they are computed.
 
     >>> kind_in_words(("person=lower(email)", "day"))
     'person and day'
@@ -151,13 +151,13 @@ def one_of(unit: Unit) -> str:
 
 
 def protected(unit: Unit | None, what: str = ONE_UNIT) -> str:
-    """What is protected: a column is just called the unit, anything else is named."""
+    """What is protected, in words: a column is called the unit, any other unit by its name."""
     plain = unit is None or (isinstance(unit, str) and split_unit(unit)[1] is None)
     return what if unit is None or plain else what.replace("one unit", one_of(unit))
 
 
 def not_protected(unit: Unit | None) -> str:
-    """What somebody may take a unit of several parts for, and is not protected."""
+    """A warning about a unit of several parts: each part by itself is not protected."""
     if unit is None or isinstance(unit, str):
         return ""
     names = " or ".join(f"one {printable(split_unit(part)[0])}" for part in unit)

@@ -92,11 +92,11 @@ def bounded_change(
 
 
 LARGE_EPSILON, LARGE_DELTA = 10, 1e-3
-"""What is above them hardly protects anybody."""
+"""A larger epsilon or delta protects hardly anybody."""
 
 
 def _cautions(epsilon: float, delta: float) -> Iterator[str]:
-    """What a large epsilon or delta means for one person; what may be learnt is rounded up."""
+    """Warnings: what a large epsilon or delta means for one person, rounded up."""
     if epsilon > LARGE_EPSILON:
         sure = "all but certain"
         if epsilon < 20:  # of even odds, a factor e^epsilon makes e^epsilon to one
@@ -212,7 +212,7 @@ def told_apart(
 
 
 def _glance(text: str, width: int, share: float = 0.5) -> str:
-    """What one sees of a cut text without counting letters: a shift by one or two is not seen."""
+    """A cut text as one sees it without counting letters: nobody sees a shift by one or two."""
     shown = cut(text, width, share)
     return shown if shown == text else cut(text, width - _UNSEEN, share)
 

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from dphist.words import canonical, hash_of
 
 VERSION: Final = 5
-"""Of the metadata."""
+"""The version of the metadata's format."""
 
 DIGEST: Final = "digest"
 TABLE: Final = "table"

@@ -71,7 +71,10 @@ def check_table(
 def check_folder(
     folder: str | Path | None, report: Path | None, *, inputs: Iterable[Path] = (), overwrite: bool = False
 ) -> None:
-    """The same for a folder that Spark writes: a new one, or with `overwrite` one of dphist. Others Spark itself looks at."""
+    """Refuse a folder or a report that could not be written. Spark writes a new folder, or with `overwrite` one of dphist.
+
+    Spark itself checks folders on other file systems.
+    """
     here = None if folder is None else local(str(folder))
     if folder is not None:
         format_of(Path(folder))

@@ -217,7 +217,7 @@ def _partial(path: Path) -> Iterator[tuple[Path, int]]:
 
 
 def _fill(handle: int, write: Write) -> None:
-    """Through the descriptor, not the name: that may belong to another file by now, which others can read."""
+    """Write through the descriptor: by now the name may belong to another file, which others can read."""
     with open(handle, "wb", closefd=False) as sink:
         write(sink)
     os.fsync(handle)

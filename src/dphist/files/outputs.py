@@ -84,9 +84,9 @@ def check_companion(path: Path) -> None:
 
 
 def near(path: str | Path) -> str:
-    """A hint for a file that is not there: those of its folder that have almost its name.
+    """A hint for a file that is not there: files of its folder with almost the same name.
 
-    Folders such as user=alice are not among them: what they hold of a name is a key of records.
+    It names no folder such as user=alice, whose name holds a key of records.
     """
     path = Path(path)
     names: list[str] = []
@@ -117,7 +117,7 @@ def replacement(path: Path, *, overwrite: bool) -> Iterator[Path]:
 
 @contextmanager
 def replacements(*paths: Path, overwrite: bool) -> Iterator[list[Path]]:
-    """The same for several files of one folder: all of them take their places, or none."""
+    """Files in a private directory that take the places of `paths`, in one folder, when the block ends well: all or none."""
     first = paths[0]
     try:
         with private_directory(first.parent, _prefix(first)) as directory:
@@ -155,7 +155,7 @@ def as_path(path: str | Path) -> Path:
 
 
 def _check_name(path: Path) -> None:
-    """Most writers take names in UTF-8 only, and would say so after the charge."""
+    """Refuse a name that is not UTF-8 before the charge: most writers would refuse it after."""
     as_path(path)
     try:
         str(path).encode()
@@ -173,7 +173,7 @@ def _check_existing(path: Path, *, overwrite: bool) -> None:
 
 
 def _check_writable(path: Path) -> None:
-    """By doing it: rights, quotas, read-only disks and names that are too long have too many rules to ask about."""
+    """Write a file as a test: rights, quotas, read-only disks and long names have too many rules to ask about."""
     try:
         with private_directory(path.parent, _prefix(path)) as directory:
             (directory / path.name).touch()
@@ -203,7 +203,7 @@ def _put_all_in_place(partials: list[Path], paths: tuple[Path, ...], *, overwrit
 
 
 def _put_in_place(partial: Path, path: Path) -> None:
-    """Under a name that is free: a hard link fails where there is a file, in one step."""
+    """Give a file a name that is free. A hard link does it in one step and fails where there is a file."""
     try:
         os.link(partial, path)
     except FileExistsError:
@@ -230,7 +230,7 @@ def _folders(path: Path) -> tuple[Path, ...]:
 
 
 def _kind_of(path: Path) -> str | None:
-    """What of ours a file is, by its first bytes; a file that cannot be read may be anything."""
+    """Which file of dphist this is, by its first bytes; a file that cannot be read may be any."""
     if not path.is_file():
         return None
     try:

@@ -57,7 +57,7 @@ def private_directory(parent: Path | None = None, prefix: str = PREFIX) -> Itera
 
 
 def make_directory(parent: Path | None = None, prefix: str = PREFIX) -> PrivateDirectory:
-    """The same for whoever calls `remove` in the end."""
+    """A new directory, readable by its owner alone; the caller calls `remove` in the end."""
     place = Path(tempfile.gettempdir()) if parent is None else parent
     remove_dead(place, prefix)
     for _ in range(_TRIES):

@@ -31,12 +31,12 @@ Failure = type[InvalidParameter]
 Extra = Literal["forbid", "ignore"]
 
 MOST_BYTES: Final = 4 << 20
-"""Of JSON: a plan has some thousand. As Python objects they take at most some forty times as much memory."""
+"""The longest JSON that is read: a plan has some thousand bytes. As Python objects, JSON takes up to forty times its length."""
 
 MOST_DEPTH: Final = 20
 _MOST_DIGITS: Final = 20
 _MOST_LETTERS: Final = 64
-"""Of a whole number, and of one with a point: the shortest text of a double has at most 24."""
+"""The letters of a whole number, and of one with a point: the shortest text of a double has at most 24."""
 
 _LONGEST: Final = 60
 
@@ -117,7 +117,7 @@ def _short(text: str) -> int:
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of a name that is there twice readers take one or the other, so that two people can read two claims."""
+    """Refuse a name that is there twice: one reader takes the first value, another the last, and they read two claims."""
     if len(data := dict(pairs)) < len(pairs):
         raise ValueError("a name twice")
     return data

@@ -1,4 +1,4 @@
-"""What not every system has: locks and owners of files, limits of a process, settings of terminals. Linux and macOS have all.
+"""Functions that Windows lacks: locks and owners of files, limits of a process, settings of terminals.
 
 Everything else in the package uses what Python has on Windows too. Without locks a release cleans up after itself, but not
 after a run that was killed, and there are neither sessions nor streams, whose budgets rest on locks.
@@ -81,7 +81,7 @@ def _lower(what: int, most: int) -> None:
 
 
 def terminal_settings(handle: int) -> Callable[[], None]:
-    """What sets a terminal to what it is now; nothing to do for what is none."""
+    """A function that brings a terminal back to its settings of now. It does nothing if there is no terminal."""
     if not HAS_LOCKS or not os.isatty(handle):
         return lambda: None
     now = termios.tcgetattr(handle)

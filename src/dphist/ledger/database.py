@@ -131,7 +131,7 @@ class Database:
             self._check_version(connection)
 
     def _check_in_file(self, connection: sa.Connection) -> None:
-        """What this transaction writes will be in the one file of this name when it ends, and nowhere else."""
+        """Refuse a file whose transactions would end up elsewhere: under a second name, or in a log beside it."""
         if self._file is None:
             return
         self._check_single_name()
@@ -140,7 +140,7 @@ class Database:
             raise UnusableLedger(f"a ledger with the journal mode {_JOURNAL}", mode, hint)
 
     def _check_single_name(self) -> None:
-        """Under a second name SQLite would keep, and after a crash look for, another journal: two names, two budgets."""
+        """Refuse a file with two names: SQLite keeps a journal for each name, and so two budgets."""
         if self._file is not None and self._file.exists() and self._file.stat().st_nlink > 1:
             expected, got = f"{self._file.name} to be a file with one name", "one with a second (a hard link)"
             hint = "remove the other name first, or make it a symbolic link; nothing was charged."

@@ -1,4 +1,4 @@
-"""What a data set is in a ledger: a budget about people, fixed when it is created, and the accountant that suits it."""
+"""A data set of a ledger: a budget about people, fixed when it is created, and the accountant that suits it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Protects = Literal["unit", "event"]
 PROTECTS: Final[tuple[Protects, ...]] = get_args(Protects)
 WORDS: Final = {"unit": "all records of one unit", "event": "what one unit adds in one round"}
 NOISE: Final = {"basic": "epsilon", "gdp": "mu^2", "zcdp": "rho"}
-"""What the noise is counted in."""
+"""The number in which each accountant counts noise."""
 
 OTHER_VERSIONS: Final = 10**9
 """Limits that were computed by other versions of numerical libraries may differ by one part in so many."""
@@ -40,7 +40,7 @@ def check_new_name(name: str) -> None:
 
 
 def folded(name: str) -> str:
-    """Names with the same form are mixed up by people."""
+    """A form of a name: people mix up names of the same form."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
 
 

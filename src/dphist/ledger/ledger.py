@@ -430,7 +430,7 @@ def _unknown(name: str, names: Sequence[str] = ()) -> InvalidParameter:
 
 
 def _exceeded(dataset: DataSet, left: Amount, cost: PrivacyCost, advise: Advise | None) -> BudgetExceeded:
-    """What is left, what was asked, what would fit."""
+    """The error of a spend that does not fit: what is left, what was asked, what would fit."""
 
     def fits(other: PrivacyCost) -> bool:
         return dataset.amount(other).within(left)

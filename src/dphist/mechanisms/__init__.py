@@ -32,7 +32,7 @@ GROUP_MECHANISMS: Final[tuple[type[GroupMechanism], ...]] = (
     LaplaceThreshold,
     CorrelatedGaussian,
 )
-"""What a plan may choose from, in the order in which equals are told."""
+"""The mechanisms of plans. Of equal ones the first is shown first."""
 
 __all__ = [
     "GROUP_MECHANISMS",

@@ -161,7 +161,7 @@ class GroupMechanism(Mechanism):
 
         @property
         def noise_std(self) -> float:
-            """Of all the noise on one count."""
+            """The standard deviation of all the noise on one count."""
 
         @property
         def lattice_bits(self) -> int:
@@ -181,7 +181,7 @@ class GroupMechanism(Mechanism):
 
         @property
         def independent_std(self) -> float | None:
-            """Of each group's own noise, where some noise is shared."""
+            """The standard deviation of each group's own noise, where some noise is shared."""
 
         @property
         def correlation(self) -> float | None:
@@ -330,7 +330,7 @@ class GroupMechanism(Mechanism):
         return self.threshold
 
     def objective_value(self, objective: Objective) -> float:
-        """What a choice minimises. Without a threshold only the noise is left to compare."""
+        """The number that a choice of mechanisms minimises. Without a threshold only the noise is left to compare."""
         if self.gap is None or objective == "noise":
             return self.noise_std
         return self.gap if objective == "gap" else self.count_released_with(0.95)

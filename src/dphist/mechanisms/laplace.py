@@ -43,7 +43,7 @@ class LaplaceNoise(GroupMechanism):
 
         @property
         def scale(self) -> float:
-            """Of the noise on one count."""
+            """The scale of the noise on one count."""
 
         @property
         def sums_epsilon(self) -> float:

@@ -50,7 +50,7 @@ def add_noise(counts: Integers, law: Law, lattice_bits: int, shared: int = 0) ->
 
 
 def above(noisy: Integers, eligible: Integers, threshold: float, lattice_bits: int) -> Kept:
-    """Those strictly above a threshold that lies on the lattice: with lattice noise, >= would be a leak."""
+    """Keep noisy counts strictly above a threshold on the lattice. With lattice noise, >= would be a leak."""
     passed = noisy > int(threshold * 2**lattice_bits)
     return Kept(eligible[passed], noisy[passed], lattice_bits)
 

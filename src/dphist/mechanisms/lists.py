@@ -42,7 +42,7 @@ class ListMechanism(Mechanism):
 
         @property
         def noise_std(self) -> float | None:
-            """Of all the noise on one count; None for a list without counts."""
+            """The standard deviation of all the noise on one count; None for a list without counts."""
 
         @property
         def max_groups(self) -> int | None:
@@ -77,7 +77,7 @@ def counted_list(kept: Kept, k: int, cut_off: int) -> Listed:
 
 
 def counted_facts(k: int, parts: Fact, noise_std: float, threshold: float, excess: float) -> list[Fact]:
-    """What a list with noisy counts is told with."""
+    """The facts about a list with noisy counts."""
     base = f"the {k + 1:,}-th largest count"
     return [
         ("k", f"at most {k:,} groups; a larger k compares with a smaller {base[4:]}, under more noise"),

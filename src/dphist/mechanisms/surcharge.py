@@ -1,4 +1,4 @@
-"""What is added past a formula: for the error of the noise sampler, and for the rounding of doubles."""
+"""Surcharges: what a delta or a cost gets on top of its formula, for the noise sampler and for the rounding of doubles."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ UP: Final = 1 + 2.0**-48
 """Past the rounding of a few floating-point operations and of a sum of sixteen weights."""
 
 COST_UP: Final = 1 + 1e-11
-"""The same for costs: plans are checked with a slack of 1e-12."""
+"""Past the rounding of a cost: plans are checked with a slack of 1e-12."""
 
 
 def target_delta(request: Request) -> float:
-    """What is left of delta when a mechanism adds its sampler's own error."""
+    """The delta that is left to a mechanism after the error of its sampler."""
     counters = max(request.groups_per_unit, request.bounded_groups or 1)
     target = request.mechanism_delta * (1 - 1e-12) - sampler_surcharge(request.mechanism_epsilon, counters)
     if target <= 0:
@@ -78,7 +78,7 @@ def error_of_draws(changed_counters: int, each: Fraction = SAMPLER_ERROR) -> flo
 
 @proved("composition.md#lemma-2")
 def tree_surcharge(epsilon: float, draws: int) -> float:
-    """What is added to delta for the sampler of so many draws of trees, which one unit can change; 0 without any."""
+    """The delta of the sampler, for so many draws of trees that one unit can change; 0 without any."""
     return delta_surcharge(min(epsilon, LARGEST_EPSILON), draws, TREE_DRAW_ERROR) if draws else 0.0
 
 
