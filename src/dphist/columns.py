@@ -50,10 +50,10 @@ def joined_name(name: str, expression: str | None, *, unit: bool = False) -> str
     """
     if expression is None and (split_unit if unit else split_name)(name) == (name, None):
         return name
-    return f"{quoted(name)}={quoted(name) if expression is None else expression}"
+    return f"{quote_identifier(name)}={quote_identifier(name) if expression is None else expression}"
 
 
-def quoted(name: str) -> str:
+def quote_identifier(name: str) -> str:
     """A column as an SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import dphist as dp
 from dphist.aggregates.count import RowsOfUnit
 from dphist.aggregates.measures import Lattice
-from dphist.columns import joined_name, quoted, split_name, split_unit
+from dphist.columns import joined_name, quote_identifier, split_name, split_unit
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.histogram import ContributionBounds
 from dphist.engines.parser import read_expression
@@ -248,8 +248,11 @@ def test_parsing_keys(text: str, key: Key) -> None:
 )
 def test_a_name_and_its_expression_are_joined_as_they_are_split(name: str, expression: str | None) -> None:
     text = joined_name(name, expression)
-    assert split_name(text) in ((name, expression), (name, quoted(name) if expression is None else expression))
-    assert split_unit(joined_name(name, None, unit=True)) in ((name, None), (name, quoted(name)))
+    assert split_name(text) in (
+        (name, expression),
+        (name, quote_identifier(name) if expression is None else expression),
+    )
+    assert split_unit(joined_name(name, None, unit=True)) in ((name, None), (name, quote_identifier(name)))
 
 
 def test_queries_are_checked() -> None:

@@ -216,7 +216,7 @@ def _is_readable(column: pa.Array) -> bool:
 
 def _from_relation(relation: duckdb.DuckDBPyRelation, needed: Callable[[Sequence[str]], list[str]]) -> Arrow:
     """Arrow has no 128-bit integers, bits or times with a zone. 39 digits would come out as another number: they are null."""
-    from dphist.engines.duckdb.session import quote_identifier
+    from dphist.columns import quote_identifier
 
     columns, texts = [], {}
     wanted = set(needed(relation.columns))

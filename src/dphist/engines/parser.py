@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import duckdb
 
-from dphist.columns import quoted
+from dphist.columns import quote_identifier
 from dphist.engines.expressions import (
     Call,
     Case,
@@ -111,7 +111,7 @@ def read_unit(part: Key) -> Expression:
     except InvalidParameter as problem:
         if part.name != part.expression:
             raise
-        hint = f"{problem.hint} A column of this name is written as unit={quoted(part.name)}."
+        hint = f"{problem.hint} A column of this name is written as unit={quote_identifier(part.name)}."
         raise InvalidParameter(problem.expected, problem.got, hint.strip()) from None
     if not found.columns:
         raise InvalidParameter(f"a column in the unit {part.expression!r}", "none", "it tells nobody from another.")

@@ -12,9 +12,8 @@ from typing import Any, Unpack
 import numpy as np
 import pyarrow as pa
 
-from dphist.columns import Unit, unit_of
+from dphist.columns import Unit, quote_identifier, unit_of
 from dphist.engines.base import Engine, Progress, Records
-from dphist.engines.duckdb.session import quote_identifier
 from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.errors import InvalidParameter

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from dphist.columns import quoted
+from dphist.columns import quote_identifier
 from dphist.engines import files_of
 from dphist.engines.query import parse_unit
 from dphist.engines.relations import Relation
@@ -206,4 +206,4 @@ def scope_of(node: exp.Expr) -> Scope:
 
 def plain_column(text: str, names: Sequence[str]) -> str | None:
     """The column that a text names, if the text is nothing but its quoted name."""
-    return next((name for name in names if text == quoted(name)), None)
+    return next((name for name in names if text == quote_identifier(name)), None)

@@ -15,7 +15,8 @@ import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
-from dphist.engines.duckdb.session import execute, quote_identifier, session
+from dphist.columns import quote_identifier
+from dphist.engines.duckdb.session import execute, session
 from dphist.engines.duckdb.source import described
 from dphist.engines.functions import FUNCTIONS
 from dphist.engines.parser import raw_nodes, serialized

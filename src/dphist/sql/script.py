@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from dphist.columns import quote_identifier
 from dphist.engines.base import Progress
-from dphist.engines.duckdb.session import quote_identifier
 from dphist.engines.query import PerformanceSettings
 from dphist.engines.relations import Combine, Filter, Fold, Join, Matching, Relation, Scan, Select, Values, owner
 from dphist.engines.source import Files

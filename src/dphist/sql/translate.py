@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from sqlglot import exp
 
-from dphist.columns import joined_name, quoted, split_unit
+from dphist.columns import joined_name, quote_identifier, split_unit
 from dphist.engines.parser import read_expression
 from dphist.engines.relations import Derived, Filter, Relation, Scan, Select
 from dphist.errors import InvalidParameter
@@ -151,7 +151,7 @@ class Translating:
         self._check_alias(column, parts)
         # A field of a column is an expression; its name is the path. Of files, a column may have such a name itself.
         path, itself = ".".join(parts), len(parts) == 1
-        field_of = None if itself or self._is_column(path, parts[0]) else ".".join(map(quoted, parts))
+        field_of = None if itself or self._is_column(path, parts[0]) else ".".join(map(quote_identifier, parts))
         self.relating.unit, self.relating.unit_place = joined_name(path, field_of, unit=True), place_of(column)
 
     def _check_alias(self, column: exp.Column, parts: Sequence[str]) -> None:

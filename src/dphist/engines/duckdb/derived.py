@@ -16,11 +16,12 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from dphist.columns import quote_identifier
 from dphist.engines.derived import Types, Written, check_owner, reads_of, write
 from dphist.engines.dialect import DUCKDB, Dialect
 from dphist.engines.duckdb import types as keytypes
 from dphist.engines.duckdb.expressions import Piece, Steps
-from dphist.engines.duckdb.session import execute, fetch, quote_identifier, session, without_leaks
+from dphist.engines.duckdb.session import execute, fetch, session, without_leaks
 from dphist.engines.duckdb.source import SOURCE, Attached, attach, described
 from dphist.engines.expressions import Expression
 from dphist.engines.names import check_columns

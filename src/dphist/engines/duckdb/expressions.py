@@ -17,8 +17,9 @@ from typing import Final
 
 import duckdb
 
+from dphist.columns import quote_identifier
 from dphist.engines.duckdb import types as keytypes
-from dphist.engines.duckdb.session import quote_identifier, quote_text
+from dphist.engines.duckdb.session import quote_text
 from dphist.engines.expressions import (
     LONGEST_KEY,
     Call,

@@ -141,11 +141,6 @@ def execute(connection: duckdb.DuckDBPyConnection, *statements: str) -> None:
             without_leaks(lambda sql=sql: connection.execute(sql))  # type: ignore[misc]
 
 
-def quote_identifier(name: str) -> str:
-    """A column name as an SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'
-
-
 def quote_text(value: str) -> str:
     """A text as an SQL literal."""
     return "'" + value.replace("'", "''") + "'"

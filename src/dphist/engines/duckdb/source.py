@@ -19,8 +19,9 @@ from typing import Final
 import duckdb
 import pyarrow as pa
 
+from dphist.columns import quote_identifier
 from dphist.engines.duckdb.parquet import fit, is_read_by_arrow, parquet_columns, readable_parquet, stored_types
-from dphist.engines.duckdb.session import quote_identifier, quote_text
+from dphist.engines.duckdb.session import quote_text
 from dphist.engines.expressions import LONGEST_KEY
 from dphist.engines.frames import Arrow, as_arrow
 from dphist.engines.lines import check_no_array, csv_batches, first_line, json_lines
