@@ -191,6 +191,28 @@ def test_groups_of_twice_the_weight_of_95_percent_are_not_lost() -> None:
     assert replace(mechanism, bars=()).share_lost(3 * often) > 0.015
 
 
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, 3.0])
+def test_groups_of_the_sure_size_are_hardly_ever_lost(epsilon: float) -> None:
+    """Where units give only what their norm leaves if all of their other groups stay undecided: a/sqrt(d) of each.
+
+    An estimate of the least they give. With half of that size one group in six is lost.
+    """
+    mechanism, runs = calibrate(epsilon, 1e-8), 100_000
+    rng, lost = np.random.default_rng(3), {}
+    for part in (1.0, 0.5):
+        weight = part * mechanism.sure_size(25) / 25**0.5
+        total, selected, given = np.zeros(runs), np.zeros(runs, np.bool_), np.ones(runs)
+        for number, share in enumerate(mechanism.tuning.fractions[:3], 1):
+            total += share * (weight * given + mechanism.round_stds[number - 1] * rng.standard_normal(runs))
+            selected |= total > mechanism.bars[number - 1]
+            given = next_weights(mechanism, number, np.rint(total * FINE).astype(np.int64)) / ONE
+        share, std = mechanism.tuning.fractions[3], mechanism.round_stds[3]
+        shown = ndtr((total + share * weight * given - mechanism.threshold) / (share * std))
+        lost[part] = float((1 - np.where(selected, 1.0, shown)).mean())
+    assert lost[1.0] < 2e-4
+    assert 0.1 < lost[0.5] < 0.25
+
+
 @pytest.mark.parametrize(
     ("groups", "threshold", "std", "bars"),
     [

@@ -135,6 +135,24 @@ class AdaptiveGaussian(GroupMechanism):
         """A unit gives its whole weight to its only undecided group."""
         return "that have no other undecided group; more are lost where they have"
 
+    def sure_size(self, groups: int) -> float:
+        """A group of so many units, each in at most so many of the groups it samples, is lost about once in ten thousand.
+
+        Twice the weight that is shown with 95 %, if a unit gives a group 1/sqrt(groups): it gives more as soon as others are
+        decided. An estimate, no bound.
+        """
+        return 2 * self.count_released_with(0.95) * math.sqrt(groups)
+
+    @property
+    def shown_in_words(self) -> str:
+        """By how many groups units are in, which decides how much weight they have for each."""
+        one, ten, hundred = (enough(self.sure_size(groups)) for groups in (1, 10, 100))
+        return (
+            f"of groups of {one} units about one in 10,000 is missing where each of them is in no other group, of groups of"
+            f" {ten} where each is in at most 10, of {hundred} where each is in at most 100 (an estimate); smaller ones may be"
+            " missing"
+        )
+
     def share_lost(self, size: float) -> float:
         """By the rounds, which give some groups up for good."""
         return 1 - share_selected(self, size)
@@ -217,9 +235,7 @@ class AdaptiveGaussian(GroupMechanism):
             ),
             (
                 "threshold",
-                f"a group is selected when its weights add up to more than {number(self.threshold)}: with probability 50 % at"
-                f" {enough(self.count_released_with(0.5))} units that have no other undecided group, 95 % at"
-                f" {enough(self.count_released_with(0.95))}; more units where they have",
+                f"a group is selected when its weights add up to more than {number(self.threshold)}; {self.shown_in_words}",
             ),
         ]
         if self.counts is None:

@@ -375,6 +375,13 @@ class GroupMechanism(Mechanism):
         """The bound on the groups of a unit, in two words."""
         return f"max_groups {self.max_groups}"
 
+    @property
+    def shown_in_words(self) -> str:
+        """From which sizes on groups are shown, before any data."""
+        half, most = (enough(self.count_released_with(probability)) for probability in (0.5, 0.95))
+        alone = " that are in no other" if self.in_rounds else ""
+        return f"one of {half} units{alone} is shown with 50 % probability, one of {most} with 95 %"
+
     def share_lost(self, size: float) -> float:
         """The expected share of groups of this size that are not released."""
         return 1 - self.release_probability(size)

@@ -260,12 +260,8 @@ def _missing(record: ReleaseRecord) -> str:
     if record.by and mechanism.threshold is None:
         words = "No group of the public list."
     elif record.by:
-        half, most = _sizes(mechanism)
-        alone = " that are in no other" if mechanism.in_rounds else ""
-        size = "" if record.plan.mechanism.counted else " ({mechanism.size_in_words})"
-        words = (
-            f"Small groups: one of {half} units{alone} is shown with 50 % probability, one of {most} with 95 %{size}."
-        )
+        size = "" if record.plan.mechanism.counted else f" ({mechanism.size_in_words})"
+        words = f"Small groups: {mechanism.shown_in_words}{size}."
     return " ".join([words, *_units_in_all(record), *record.without_value, record.left_out]).rstrip()
 
 
@@ -308,10 +304,7 @@ def _seen(record: ReleaseRecord) -> list[str]:
     if not plan.mechanism.counted:
         last = f"Of groups of {half} units 50 % are released, of {most} units 95 % ({mechanism.size_in_words})."
     elif mechanism.in_rounds:
-        last = (
-            "The probability that a group is selected grows with the weight that its units give it, which is their number if"
-            f" they have no other undecided group: 50 % at {half}, 95 % at {most}."
-        )
+        last = f"{capital(mechanism.shown_in_words)}."
     return [*words, last]
 
 
