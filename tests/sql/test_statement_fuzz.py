@@ -23,9 +23,9 @@ import dphist as dp
 from dphist.engines.query import PerformanceSettings
 from dphist.errors import InvalidParameter
 from dphist.run.strategies import bounds_of
+from dphist.sql.from_clause import Relating
 from dphist.sql.names import Table
 from dphist.sql.parse import parse
-from dphist.sql.relate import Relating
 
 HOSTILE = (
     "'", '"', "`", "\\", "\\'", '\\"', "''", '""', "'''", '"""', "a'b", 'a"b', "a`b", "a\\", "\\\\'",

@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from dphist.engines.dialect import Dialect
-from dphist.engines.expressions import LONGEST_JOINED, LONGEST_KEY, Column, Expression
-from dphist.engines.joins import MOST_ROWS, Side, is_unique, joined_sql, limited_sql, together
+from dphist.engines.expressions import LONGEST_KEY, Column, Expression
+from dphist.engines.joins import LONGEST_JOINED, MOST_ROWS, Side, is_unique, joined_sql, limited_sql, together
 from dphist.engines.parser import read_unit
 from dphist.engines.query import GroupByQuery, Key, parse_unit
 from dphist.engines.relations import (

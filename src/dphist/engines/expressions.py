@@ -224,12 +224,5 @@ def hint_of_cast(text: str, families: Iterable[str], *, column: bool) -> str:
 LONGEST_KEY: Final = 65_536
 """Bytes of a text or binary value; a longer one becomes null."""
 
-LONGEST_JOINED: Final = 1_024
-"""Bytes of a text or binary value that is made behind a join; those of a row have so many together where rows are held.
-
-A join makes tens of thousands of rows of one record. With longer texts a statement could make gigabytes of it, and a failure
-for lack of memory would tell of that record.
-"""
-
 LONGEST_LIST: Final = 4_096
 """Elements of a list; a longer one becomes null."""

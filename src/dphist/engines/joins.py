@@ -26,6 +26,13 @@ from dphist.engines.relations import Combine, Filter, Fold, Matching, Relation, 
 MOST_ROWS: Final = 65_536
 """How many rows of one unit a join makes of rows with several partners, unless a statement says otherwise."""
 
+LONGEST_JOINED: Final = 1_024
+"""Bytes of a text or binary value that is made behind a join; those of a row have so many together where rows are held.
+
+A join makes tens of thousands of rows of one record. With longer texts a statement could make gigabytes of it, and a failure
+for lack of memory would tell of that record.
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Side:

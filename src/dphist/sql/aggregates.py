@@ -18,10 +18,10 @@ from dphist.aggregates.total import Sum
 from dphist.columns import joined_name
 from dphist.errors import InvalidParameter
 from dphist.sql import names
+from dphist.sql.from_clause import Relating
 from dphist.sql.names import plain_column
 from dphist.sql.options import Arguments, Clause, number_of, read_arguments
 from dphist.sql.parse import PrivacyClause, called
-from dphist.sql.relate import Relating
 
 LEVEL: Final = 0.95
 """Of the intervals in reports."""

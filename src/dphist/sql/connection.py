@@ -23,12 +23,12 @@ from dphist.engines.relations import Derived
 from dphist.errors import InvalidParameter
 from dphist.run.job import Job, prepare, prepare_selection
 from dphist.run.release import Answer
+from dphist.sql.from_clause import Relating
 from dphist.sql.names import Table, doubtful, scope_of, tables_of
 from dphist.sql.options import in_words_of_sql
 from dphist.sql.outer import bind, check_outer, outer_sql
 from dphist.sql.parse import PrivacyClause, ancestors, located, parse, place_of
 from dphist.sql.published import empty_table
-from dphist.sql.relate import Relating
 from dphist.sql.script import Script, Statement
 from dphist.sql.translate import PrivateSelect, Translating
 

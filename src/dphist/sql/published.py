@@ -17,8 +17,8 @@ from sqlglot import exp
 from dphist.planning.plan import HIGH, LOW, STD_ERROR
 from dphist.run.release import Release
 from dphist.sql.aggregates import LEVEL, Aggregated, Aggregates
+from dphist.sql.from_clause import Relating
 from dphist.sql.options import Clause, number_of
-from dphist.sql.relate import Relating
 
 if TYPE_CHECKING:
     from dphist.sql.translate import PrivateSelect

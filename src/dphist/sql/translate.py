@@ -18,11 +18,11 @@ from dphist.engines.relations import Derived, Filter, Relation, Scan, Select
 from dphist.errors import InvalidParameter
 from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR
 from dphist.sql.aggregates import Aggregated, Aggregates
+from dphist.sql.from_clause import Relating
 from dphist.sql.names import Rows, Scope, Table, plain_column
 from dphist.sql.options import Clause, read_clause
 from dphist.sql.parse import PrivacyClause, place_of
 from dphist.sql.published import Published
-from dphist.sql.relate import Relating
 
 _SUFFIXES: Final = (STD_ERROR, NOISY, LOW, HIGH)
 _EVERY: Final = (
