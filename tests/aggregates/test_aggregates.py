@@ -12,10 +12,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
-import dphist as dp
-from dphist.aggregates import KINDS, noisy_sums
+from dphist.aggregates import KINDS
 from dphist.aggregates.base import merge
 from dphist.aggregates.count import Rows
 from dphist.aggregates.noisy_sums import NoisySum
@@ -24,24 +22,7 @@ from dphist.aggregates.spread import StandardDeviation, Variance
 from dphist.aggregates.total import SumOfUnit
 from dphist.mechanisms.laplace import laplace_quantile
 from example_numbers import examples
-from word_sources import words_from
-
-
-class Middle:
-    """All words are zero: every law then draws its middle, 0."""
-
-    def words(self, count: int) -> NDArray[np.uint64]:
-        return np.zeros(count, dtype=np.uint64)
-
-
-def quiet(source: pa.Table, **options: Any) -> dict[Any, dict[str, float]]:
-    """Without noise, by the key: a public list, so that no group is hidden, and nothing is withheld for its noise."""
-    keys = sorted(set(source["key"].to_pylist()))
-    with words_from(Middle()), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(noisy_sums, "says_nothing", lambda errors, span: np.zeros(len(errors), np.bool_))
-        found = dp.release(source, unit="unit", by="key", keys=keys, epsilon=1, delta=1e-6, **options)
-    return {row["key"]: row for row in found.to_arrow().to_pylist()}
-
+from quiet_releases import quiet
 
 # The table of GoogleSQL's own tests: one group, three units, nulls in both columns.
 UNITS = [1, 2, 3, 1, 2, 2, 1, 2, 3, 2]

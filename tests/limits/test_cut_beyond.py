@@ -106,7 +106,7 @@ def test_values_of_any_size_are_cut_before_they_are_added_up(of: type[Measure]) 
 @pytest.mark.parametrize("kind", [Deviation, Square])
 def test_each_value_is_clamped_before_those_of_a_unit_are_added_up(kind: type[Measure]) -> None:
     """For means and variances of records: 1 and -1 are as far from 0 as each other, 99 and -1 are not."""
-    table = pa.table({"u": ["a", "a", "b", "b"], "n": [99.0, -1.0, 1.0, -99.0]})
+    table = pa.table({"u": ["a", "a", "b", "b", "c", "c"], "n": [99.0, -1.0, 1.0, -99.0, 9.0, 0.0]})
     found = groups(table, "u", kind("n", -1.0, 1.0, records=2))
     same = groups(table, "u", kind("greatest", -1.0, 1.0, records=2, expression="greatest(least(n, 1), -1)"))
     assert found == same

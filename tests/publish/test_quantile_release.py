@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_aggregates import Middle, quiet
 
 import dphist as dp
 from dphist.aggregates.noisy_sums import NoisyMeasure
@@ -35,6 +34,7 @@ from dphist.run.chosen_bounds import cover_tails, read_sizes
 from dphist.run.table import draw_parts
 from dphist.verification.tables import _check_quantiles
 from drawn_laws import recorded, silence
+from quiet_releases import Middle, quiet
 from tree_tables import bins_of_records
 from word_sources import drawn_from, words_from
 
