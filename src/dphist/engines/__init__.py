@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from dphist.engines.query import EngineOptions
 
 FOLDERS: Final = ("spark", "duckdb")
-"""The engines, in the order in which they are asked whether a source is theirs. The last takes everything else."""
+"""The engines, in the order in which they are asked whether they own a source. The last one takes every other source."""
 
 
 def engine_for(source: object, options: EngineOptions) -> Engine:
-    """Where a source is counted if nobody says: a frame of a cluster by its own session, anything else on this machine."""
+    """The engine for a source, where the user names none: a cluster's frame stays in its session, the rest is counted
+    here.
+    """
     folder = next(folder for folder in FOLDERS if import_module(f"dphist.engines.{folder}").owns(source))
     return engine_named(folder, options, source)
 
@@ -33,7 +35,7 @@ def engine_named(name: str, options: EngineOptions, source: object = None) -> En
 
 
 def files_of(*sources: object) -> tuple[Path, ...]:
-    """The files and folders of this machine behind sources, as far as they name any: what no output may replace."""
+    """The local files and folders that sources name. No output may replace them."""
     return tuple(path for source in sources for name in _names(source) for path in _expanded(name))
 
 

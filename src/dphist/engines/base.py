@@ -3,8 +3,9 @@
     Engine.open ──▶ Records ──▶ Groups (bounded counts and sums)  ──▶ published table
                         └─────▶ Pairs (of units and groups) ──▶ Groups of the rounds ──▶ published table
 
-`Groups` are a handle to whole numbers per group, which stay where the engine keeps them: arrays of this process, or a table of
-a cluster. Functions of those numbers go to them. So the road of a release, the rounds and the counting are written once.
+`Groups` are a handle to whole numbers per group. The numbers stay where the engine keeps them: in arrays of this
+process, or in a table of a cluster. Functions travel to the numbers, so a release, its rounds and its counting are
+written once.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ if TYPE_CHECKING:
 
 Integers: TypeAlias = NDArray[np.int64]
 Arrays: TypeAlias = Mapping[str, Any]
-"""Of each column an integer for each group; of `bins_i` a `Bins`; of columns that begin with `NOISY_VALUE` a double."""
+"""Columns by name: an integer for each group, a `Bins` as `bins_i`, doubles where a name begins with `NOISY_VALUE`."""
 Progress: TypeAlias = Callable[[str], None]
 Order = Literal["count", "key"]
 
 PRESENT: Final = "\0present_"
-"""Before the name of a column: the noisy number of units with a value in it. No key is called so."""
+"""The prefix of a column with the noisy number of units that have a value in another column. No key has such a name."""
 
 NOISY_VALUE: Final = "value_of_"
 
@@ -59,15 +60,15 @@ class Rows:
 
 
 OnGroups: TypeAlias = Callable[[Arrays], Rows]
-"""Noise or arithmetic on the numbers of some groups, or of all. Never sees a key."""
+"""A function that adds noise to the numbers of some or all groups, or computes with them. It never sees a key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     """The columns of a published table beside its keys, which of them are whole numbers, and the order of its rows.
 
-    keys: whether the keys are published; not where there is one group for all. beside: noisy numbers that are added up over
-    groups and not published one by one.
+    keys: whether the keys are published. A table with one group for everybody publishes none. beside: columns of noisy
+    numbers that are added up over groups and are not published one by one.
     """
 
     names: tuple[str, ...]
@@ -78,12 +79,12 @@ class Layout:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All columns behind the keys."""
+        """All columns after the keys."""
         return (*self.names, *self.beside)
 
 
 class Missing(NamedTuple):
-    """Of a published column: in how many groups it is null; what is counted there, and the number of values, added up."""
+    """Where a published column is null: the number of such groups, and the sums of their units and of their values."""
 
     groups: int
     units: float
@@ -106,7 +107,7 @@ class StoredTable(Protocol):
         ...
 
     def missing(self, names: Sequence[str]) -> tuple[int, dict[str, Missing]]:
-        """How many groups there are, and what is missing in some columns."""
+        """The number of groups, and what is missing in the named columns."""
         ...
 
     def save(self, path: str, kind: str, metadata: str, folder: str, *, escape: bool = False) -> None:
@@ -122,7 +123,7 @@ class StoredTable(Protocol):
 
 
 class Groups(Protocol):
-    """Whole numbers for each group: `units` and `steps_i`, or what the rounds need. Nothing here is safe to print."""
+    """Whole numbers for each group: `units` and `steps_i`, or the sums that rounds need. Nothing here is safe to print."""
 
     @property
     def bounds(self) -> ContributionBounds:
@@ -135,7 +136,7 @@ class Groups(Protocol):
         ...
 
     def each(self, function: OnGroups, names: Sequence[str]) -> Groups:
-        """Apply a function to groups, some or all at a time, once: what comes back keeps the noise it drew."""
+        """Apply a function once to all groups, some at a time. The result keeps the noise that was drawn."""
         ...
 
     def together(self, function: OnGroups, names: Sequence[str]) -> Groups:
@@ -143,11 +144,13 @@ class Groups(Protocol):
         ...
 
     def less_next_largest(self, most: int) -> Groups:
-        """With the (most + 1)-th largest count subtracted from all and cut at 0: see `mechanisms.lattice.enforce_sparsity`."""
+        """Subtract the (most + 1)-th largest count from all counts and cut them at 0: see
+        `mechanisms.lattice.enforce_sparsity`.
+        """
         ...
 
     def sum_of(self, column: str) -> int:
-        """The numbers of a column, added up. A true value, if they are."""
+        """The sum of a column: a true value if the numbers are true."""
         ...
 
     def total_units(self) -> int:
@@ -155,9 +158,9 @@ class Groups(Protocol):
         ...
 
     def coverage(self, released: Any) -> tuple[int, int]:
-        """How many units are in some group of the published table, and in none, by all of their pairs. True values.
+        """Of all units with pairs, how many are in some published group, and how many in none. True values.
 
-        The query asks for it: the pairs of the records that were counted are kept until then.
+        Only if the query asks for it: then the counted pairs are kept until here.
         """
         ...
 
@@ -166,7 +169,7 @@ class Groups(Protocol):
         ...
 
     def publish(self, function: OnGroups, layout: Layout, *, together: bool = False) -> pa.Table | StoredTable:
-        """Apply the last function, draw its noise once, and put the table in an order that shows nothing else."""
+        """Apply the last function, draw its noise once, and sort the rows so that their order tells nothing more."""
         ...
 
 
@@ -178,7 +181,7 @@ class Pairs(Protocol):
     """
 
     def degree_histogram(self, edges: Integers) -> Integers:
-        """How many units have a number of groups in [edges_k, edges_k+1); above the last, the last."""
+        """For each bucket [edges_k, edges_k+1), how many units have so many groups. The last bucket is open above."""
         ...
 
     def total_units(self) -> int:
@@ -194,29 +197,30 @@ class Pairs(Protocol):
         ...
 
     def histogram(self, bounds: ContributionBounds) -> Histogram:
-        """The same in this process."""
+        """The bounded counts and sums as a histogram of this process."""
         ...
 
     def sampled(self, most_groups: int) -> PairsByUnit:
-        """With a sample of at most `most_groups` groups of each unit, drawn once for all rounds.
+        """The pairs with a sample of at most `most_groups` groups of each unit, drawn once for all rounds.
 
-        It is a function of the seed and of the unit's own groups. The last thing that is asked of the pairs.
+        A sample is a function of the seed and of the unit's own groups. Nothing is asked of the pairs after this.
         """
         ...
 
     def voters(self) -> PairsByUnit:
-        """With a turn for each unit and an order of its own groups, for an election. The last thing that is asked of the pairs.
+        """The pairs with each unit's turn and its order of groups, for an election. Nothing is asked of the pairs after
+        this.
 
-        The turn is a keyed hash of (seed, unit), ties by the unit itself; the order is one of (seed, unit, group), ties by the
-        key. Neither knows the position of a row, nor another unit.
+        The turn is a keyed hash of (seed, unit); the unit itself breaks ties. The order follows a keyed hash of (seed,
+        unit, group); the key breaks ties. Neither depends on the position of a row or on another unit.
         """
         ...
 
 
 class PairsByUnit(Protocol):
-    """The pairs of each unit together, in an order of its own: exact sums for public weights of the groups, and votes.
+    """Pairs that lie unit by unit. They give exact sums for public weights of groups, and votes.
 
-    In the rounds a unit has a sample, the first of its groups. In an election all of its groups are on its list.
+    In rounds the first groups of a unit are its sample. In an election all its groups are its list.
     """
 
     def first_round(self) -> Groups:
@@ -231,9 +235,9 @@ class PairsByUnit(Protocol):
         ...
 
     def norm_histogram(self, weights: Any, edges: Integers, power: int) -> Integers:
-        """How many units have a norm in [edges_k, edges_k+1), over all their pairs; outside, the nearest bucket.
+        """For each bucket [edges_k, edges_k+1), how many units have such a norm. Other norms go to the nearest bucket.
 
-        A norm is the sum of weights to the power.
+        A unit's norm adds up the weights of all its groups, each raised to `power`.
         """
         ...
 
@@ -242,15 +246,16 @@ class PairsByUnit(Protocol):
     ) -> Groups:
         """The columns of `weights`, and the weights of units by their class in `class_1`, ...: a norm up to a first bound, ...
 
-        What is beyond the last bound is scaled down to it, into the last class. Sums of steps likewise, of the first `light`
-        classes in `light_i`, of the others in `heavy_i`.
+        A unit beyond the last bound is scaled down to it and is in the last class. `light_i` adds up steps of the first
+        `light` classes, `heavy_i` those of the other classes.
 
-        Bins, `bins_i`, are those of at most `most` of these groups of each unit, drawn by a hash of (seed, unit, group).
+        `bins_i` has the bins of at most `most` of these groups of each unit. A hash of (seed, unit, group) draws the
+        groups.
         """
         ...
 
     def coverage(self, groups: Any) -> tuple[int, int]:
-        """How many units are in some of these groups, and in none of them, by all of their pairs. True values."""
+        """Of all units with pairs, how many are in some of these groups, and how many in none. True values."""
         ...
 
     def shares(self) -> Groups:
@@ -258,10 +263,10 @@ class PairsByUnit(Protocol):
         ...
 
     def elect(self, capacity: int, look: Any = None) -> Groups:
-        """The groups that have `votes`, and their `first` numbers of the look; 0 without one.
+        """The groups that have `votes`, and their `first` of the look, or 0 without a look.
 
-        Units act in their turns: each votes for the first group of its list that has fewer than `capacity` votes. With a look
-        lists are in the order of its `first`, largest first; equal ones as without.
+        Units act in their turns: each votes for the first group of its list that has fewer than `capacity` votes. With
+        a look, lists are sorted by its `first`, largest first. Groups with equal numbers keep their order.
         """
         ...
 
@@ -274,7 +279,7 @@ class Records(Protocol):
         ...
 
     def keep(self) -> Records:
-        """The same records, written down if the source can be read only once."""
+        """These records, written down if the source can be read only once."""
         ...
 
     def sizes(self, position: int) -> Integers:
@@ -282,7 +287,7 @@ class Records(Protocol):
         ...
 
     def with_measures(self, measures: Sequence[Measure]) -> Records:
-        """The same records with other measures of the same columns."""
+        """These records with other measures of the same columns."""
         ...
 
     def groups(self, bounds: ContributionBounds) -> Groups:
@@ -294,7 +299,9 @@ class Records(Protocol):
         ...
 
     def histogram(self, bounds: ContributionBounds, largest: int | None = None) -> Histogram:
-        """The bounded groups in this process; with `largest` only so many, largest first, equal counts by their keys."""
+        """The bounded groups in this process. largest: how many to keep, largest first; equal counts stand in the order
+        of keys.
+        """
         ...
 
     def sketched(self, sparsity: int) -> Histogram:
@@ -326,20 +333,20 @@ class Engine:
     ) -> AbstractContextManager[Records]:
         """Check everything that can be checked without reading a record.
 
-        `seed` fixes the random choices of units' groups for tests; the guarantee holds for every seed, a fresh one is drawn
-        for each run.
+        `seed` fixes the random choice of units' groups in tests. The guarantee holds for every seed; a run draws a
+        fresh one.
         """
         raise NotImplementedError
 
     def columns(self, source: object) -> list[str]:
         """The names of a source's columns, from its schema or header alone; no record is read.
 
-        The first line of a CSV file may be a record, if it lacks its header: no error may show these names.
+        No error may show these names: the first line of a CSV file without a header is a record.
         """
         raise NotImplementedError
 
     def check_output(self, path: str) -> None:
-        """Refuse a place to write to that only the engine can see to be taken."""
+        """Refuse an output that exists already, where only the engine can see it."""
 
     def histogram(
         self,
@@ -391,7 +398,7 @@ def fresh(seed: int | None) -> int:
 
 
 def commented(query: GroupByQuery, sql: str) -> str:
-    """SQL with what its numbered columns stand for."""
+    """SQL after comments that explain its numbered columns."""
     names = [f"key_{i}: {key.name}" for i, key in enumerate(query.by, 1)]
     names += [
         f"{'steps' if measure.tree is None else 'bins'}_{i}: {measure.name}"
@@ -405,12 +412,14 @@ Share: TypeAlias = Callable[[], float | None]
 
 
 class Reading(str):
-    """The name of a phase in which the source is read. `share` tells how much of it: from 0 to 1, None if unknown."""
+    """The name of a phase in which the source is read. `share` gives the part that is read, from 0 to 1, or None if
+    unknown.
+    """
 
     share: Share
 
     def __new__(cls, phase: str, share: Share) -> Reading:
-        """A text like any other for those who only show names."""
+        """A plain text for callers that only show names."""
         named = super().__new__(cls, phase)
         named.share = share
         return named

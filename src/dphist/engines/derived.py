@@ -1,9 +1,9 @@
 """Trees of relations (`relations`) as SQL: every relation is a view over the views below it, with the columns that are wanted.
 
-What holds for every view, by induction over the tree:
+By induction over the tree, every view keeps these rules:
 
-- A value is a function of rows of the tables, by the relation alone: no order of rows, no statistic, no number of threads
-  has a part in it. Sums are exact (`sums`), and no operator holds the rows of one unit where it cannot spill them.
+- A value follows from rows of the tables and from the relation alone: the order of rows, statistics and the number of threads
+  change nothing. Sums are exact (`sums`), and every operator can spill the rows of one unit to disk.
 - No row makes a run fail, nor changes how others are read. Where values of two columns meet, they are of one type, or both are
   numbers that a cast cannot fail for; anything else is refused, by the types alone. Units that meet have the very same
   type, or are both whole numbers of at most 64 bits: as doubles, two long numbers could become one.
@@ -49,7 +49,9 @@ _HINT_OF_UNITS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A view, and the engine's types of its columns by their names in the tree. longest: the bytes of a text made of them."""
+    """A view, and the engine's types of its columns by their names in the tree. longest: most bytes of a text made of
+    the columns.
+    """
 
     view: str
     types: Mapping[str, str]
@@ -58,8 +60,11 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """What a scan reads of its table. own: columns of the tree by the table's names. unit: where it is wanted, and its
-    `expressions` if it is computed."""
+    """What a scan reads of its table.
+
+    own: names in the tree, each with its column of the table. unit: the unit's name, where it is wanted. expressions:
+    the expression that computes the unit, if there is one.
+    """
 
     own: Mapping[str, str]
     unit: str | None
@@ -89,7 +94,7 @@ def reads_of(relation: Scan, wanted: Sequence[str]) -> Reads:
 
 
 class Types(Protocol):
-    """What differs by type: the module `types` of an engine."""
+    """The rules for an engine's types: its module `types`."""
 
     @property
     def SIGNED(self) -> frozenset[str]:  # noqa: N802
@@ -102,7 +107,7 @@ class Types(Protocol):
         ...
 
     def key(self, sql: str, type_name: str, role: str) -> tuple[str, str]:
-        """A column with equal bits for equal values, as keys of groups have, and its type; or a refusal by its type."""
+        """A column as a key, in which equal values have equal bits, and the key's type. Some types are refused."""
         ...
 
     def length(self, sql: str, type_name: str) -> str | None:
@@ -156,7 +161,8 @@ class Writer(Protocol):
 
 
 def write(relation: Relation, wanted: Iterable[str], writer: Writer) -> Written:
-    """The view of a relation with the columns that are wanted. At least one column stays, as rows are counted, too.
+    """The view of a relation with the columns that are wanted. One column stays even if none is wanted, since rows are
+    counted, too.
 
     Raises:
         InvalidParameter: types that do not fit, with the place of the relation.
@@ -174,7 +180,7 @@ def write(relation: Relation, wanted: Iterable[str], writer: Writer) -> Written:
 
 
 def check_owner(derived: Derived, query: GroupByQuery, expressions: Mapping[str, Expression]) -> None:
-    """Refuse any other unit than the one to which the rows of a tree are proved to belong."""
+    """Refuse a unit other than the one that owns the rows of a tree."""
     found = owner(derived.relation)
     if found.public:
         raise InvalidParameter(
@@ -219,7 +225,7 @@ def _write(relation: Relation, wanted: Sequence[str], writer: Writer) -> Written
 
 
 def _join(relation: Join, wanted: Sequence[str], writer: Writer) -> Written:
-    """Rows beside each other, of each unit at most as many as `joins` allows."""
+    """Joined rows, of each unit at most as many as `joins` allows."""
     sides, owners = (relation.left, relation.right), (owner(relation.left), owner(relation.right))
     views = []
     for number, side in enumerate(sides):
@@ -233,14 +239,14 @@ def _join(relation: Join, wanted: Sequence[str], writer: Writer) -> Written:
         for number, sql in enumerate(_together(pair, f"{one} = {other}", writer, exactly=same)):
             keys[number].append(sql)
         if views[0].types[one] != views[1].types[other]:
-            once = [False, False]  # as doubles, two long numbers are equal
+            once = [False, False]  # two long numbers may be equal as doubles
     found, columns = [], dict[str, str]()
     for view, alias, own in zip(views, "ab", keys, strict=True):
         kinds = {f"{alias}.{writer.quote(name)}": view.types[name] for name in wanted if name in view.types}
         columns |= {f"{alias}.{writer.quote(name)}": writer.quote(name) for name in wanted if name in view.types}
         found.append(Side(view.view, alias, own, kinds))
     public = [one.public for one in owners]
-    # On the left are the private rows; of two private sides the one whose rows have one partner at most.
+    # Private rows stand on the left. Of two private sides it is the one whose rows have at most one partner.
     first = int((public[0] and not public[1]) or (once[0] and not once[1] and not any(public)))
     word = ("RIGHT JOIN" if first else "LEFT JOIN") if relation.kind == "left" else "JOIN"
     if once[1 - first] or public[first]:
@@ -258,7 +264,9 @@ def _join(relation: Join, wanted: Sequence[str], writer: Writer) -> Written:
 
 
 def _shortened(written: Written, units: Sequence[str], writer: Writer) -> Written:
-    """The view with rows so short that a unit may have many: a unit has as many bytes as all other columns together."""
+    """The view with short rows, so that a unit may have many. The unit may take as many bytes as all other columns
+    together.
+    """
     lengths = {name: writer.types.length(writer.quote(name), kind) for name, kind in written.types.items()}
     if not any(lengths.values()):
         return written
@@ -271,9 +279,9 @@ def _shortened(written: Written, units: Sequence[str], writer: Writer) -> Writte
 
 
 def _match(relation: Matching, wanted: Sequence[str], writer: Writer) -> Written:
-    """SQL's IN: unknown, and so not kept, where only a null could decide. A null is in no list of units.
+    """SQL's IN. Where only a null could decide, the answer is unknown and the row goes. No list of units holds a null.
 
-    Engines hold the rows of one value in memory: each is listed once.
+    Engines hold all rows of one value in memory, so each value is listed once.
     """
     if len(relation.listed.names) != 1:
         raise InvalidParameter("IN (SELECT ...) with one column", f"{len(relation.listed.names)}")
@@ -311,7 +319,7 @@ def _combine(relation: Combine, wanted: Sequence[str], writer: Writer) -> Writte
         for side, place, view, alias in zip(sides, (1, 2), (left.view, right.view), "ab", strict=True)
     )
     listed = ", ".join(f"value_{place} AS {writer.quote(name)}" for place, (name, _, _) in enumerate(columns, 1))
-    # Equal rows as a group, which engines write to disk; a join would hold those of one unit in memory.
+    # Equal rows form a group, which engines can write to disk. A join would hold one unit's rows in memory.
     sides_of_group = {"union": ">= 1", "intersect": "= 3", "except": "= 1"}
     found = "MAX(CASE side WHEN 1 THEN 1 ELSE 0 END) + MAX(CASE side WHEN 2 THEN 2 ELSE 0 END)"
     equal = (
@@ -336,7 +344,7 @@ def _fold(relation: Fold, wanted: Sequence[str], writer: Writer) -> Written:
     for name in relation.keys:
         role = f"{name!r} of GROUP BY or DISTINCT"
         columns[name] = writer.types.key(f"a.{writer.quote(name)}", child.types[name], role)[0]
-    # The least and the largest may be of rows of their own.
+    # The least and the largest value may come from different rows.
     kept = len([folded for folded in aggregates.values() if folded.function in ("min", "max")])
     longest = child.longest // max(kept, 1) if is_short else None
     columns |= {name: _folded(folded, child, writer, longest) for name, folded in aggregates.items()}
@@ -387,7 +395,7 @@ def _together(
     *,
     exactly: bool = False,
 ) -> list[str]:
-    """Two columns, each with the alias of its view, as one type; or a refusal by their types. exactly: they are units."""
+    """Two columns as one type, or a refusal of their types. exactly: the columns are units."""
     keys = [
         writer.types.key(f"{alias}.{writer.quote(name)}", view.types[name], f"the columns of {where}")
         for alias, name, view in pair

@@ -1,4 +1,4 @@
-"""How engines say the same in SQL: a table of forms for each, so that a plan is one text for all."""
+"""A table of SQL forms for each engine, so that one plan serves all engines."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import Final
 class Dialect:
     """The words of an engine, as forms with {} for operands.
 
-    holds_windows: whether a window holds more of one partition in memory than an order needs, so that few rows should come to
-    it. materialized: the word that lets a stage of a query be computed once: some sources can be read only once. signed:
-    whether half of the hashes are below zero. skips_nulls: whether a hash does, so that the places of nulls are hashed, too.
+    holds_windows: whether a window needs more memory for a partition than its sort does; then it should get few rows.
+    materialized: the word by which a stage of a query is computed once, since some sources can be read only once.
+    signed: whether half of the hashes are negative. skips_nulls: whether a hash ignores nulls; then the places of nulls
+    are hashed, too.
     """
 
     holds_windows: bool
@@ -39,7 +40,7 @@ class Dialect:
         return self._hash.format(seed - 2**64 if self.signed and seed >= 2**63 else seed, ", ".join([*columns, *nulls]))
 
     def among_first(self, priority: str, most: int, number: str) -> str:
-        """Whether a row, by its priority, is among the first `most` of a number of rows, or thereabouts."""
+        """Whether the priority of a row puts it among about the first `most` of a number of rows."""
         return self._first.format(priority, number, most * 2.0**64)
 
     def exact_sum(self, whole: str) -> str:
@@ -51,7 +52,7 @@ class Dialect:
         return self._same.format(left, right)
 
     def combined(self, values: Sequence[str]) -> str:
-        """One value of several, with the fields part_1, part_2, ...; hashed, compared and ordered field by field."""
+        """Several values as one with the fields part_1, part_2, ...; it is hashed, compared and ordered field by field."""
         return self._struct.format(", ".join(self._part.format(i, value) for i, value in enumerate(values, 1)))
 
     def nearest(self, number: str) -> str:
@@ -63,7 +64,7 @@ class Dialect:
         return self._truncated.format(number)
 
     def gathered(self, value: str, known: str | None = None) -> str:
-        """The values of a group as a list in any order, without those for which `known` is null; none is null itself."""
+        """The values of a group as a list in any order. No value is null. A value whose `known` is null is left out."""
         return self._list.format(value) + ("" if known is None else f" FILTER (WHERE {known} IS NOT NULL)")
 
     def spread(self, values: str) -> str:
@@ -71,7 +72,7 @@ class Dialect:
         return self._rows.format(values)
 
     def quotient(self, whole: str | int, divisor: str | int) -> str:
-        """Of positive integers, rounded down."""
+        """The quotient of positive integers, rounded down."""
         return self._quotient.format(whole, divisor)
 
     def shifted(self, whole: str, bits: int) -> str:
@@ -84,7 +85,7 @@ DUCKDB: Final = Dialect(
     materialized="MATERIALIZED ",
     signed=False,
     skips_nulls=False,
-    # DuckDB combines hashes of columns by multiply and xor; a second round mixes what that leaves correlated.
+    # DuckDB combines hashes of columns by multiply and xor; a second round removes the correlation that is left.
     _hash="hash(hash(CAST({} AS UBIGINT), {}))",
     _first="CAST({} AS DOUBLE) * {} < {!r}",
     _sum="SUM({})",  # in 128 bits
@@ -106,8 +107,8 @@ SPARK: Final = Dialect(
     skips_nulls=True,
     _hash="xxhash64(CAST('{}' AS BIGINT), {})",  # XXH64, column after column, each hash the seed of the next
     _first=f"(CAST({{}} AS DOUBLE) + {2.0**63!r}D) * {{}} < {{!r}}D",
-    _sum="SUM(CAST({} AS DECIMAL(20, 0)))",  # 30 digits for the sum: 10^10 of the largest
-    _same="{} <=> {}",  # which joins by hash
+    _sum="SUM(CAST({} AS DECIMAL(20, 0)))",  # a sum has 30 digits, room for 10^10 of the largest
+    _same="{} <=> {}",  # Spark can join on it by hash
     _struct="named_struct({})",
     _part="'part_{}', {}",
     _nearest="CAST(rint({}) AS BIGINT)",

@@ -3,13 +3,13 @@
     every unit without a place asks the first group of its list that would take it
     every group keeps the first `capacity` units, by their places, of those that it holds and those that ask
 
-until nobody is turned away. That is the outcome of units that act one after the other, each voting for the first group of its
-list with room (docs/voting.md). It does not depend on the order of rows, chunks or rounds, so the SQL
-of `pairs` has the same votes from the same places and lists. The number of rounds follows the data and is never capped:
-an unfinished election has no guarantee.
+until nobody is turned away. The outcome is the same as if units acted one after the other and each voted for the first
+group of its list with room (docs/voting.md). It does not depend on the order of rows, chunks or rounds, so the SQL of
+`pairs` gives the same votes for the same places and lists. The number of rounds depends on the data and has no cap: an
+unfinished election has no guarantee.
 
-A full group turns away everybody behind its last holder, and that cut-off only moves forward. So a unit passes over every group
-that is full with earlier units, and needs no memory of whom it has asked.
+A full group turns away every unit later than its last holder, and the last holder only gets earlier. So a unit passes
+over each group that is full with earlier units. It need not remember which groups it has asked.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from numpy.typing import NDArray
 Integers = NDArray[np.int64]
 
 FEW: Final = 1024
-"""So few units are placed one by one: a round costs as much as all holders, and the last rounds move a handful."""
+"""So few units are placed one by one. A round costs as much as all holders, but the last rounds move few units."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Lists:
     """The groups of all units, list after list: unit u has groups[starts[u]:starts[u + 1]], most preferred first.
 
-    copies: so many units in a row share a list, each with a place of its own. Unit u then has list number u // copies.
+    copies: how many consecutive units share a list. Unit u has list number u // copies and a place of its own.
     """
 
     starts: Integers
@@ -52,12 +52,12 @@ class Lists:
 
     @property
     def ends(self) -> Integers:
-        """Where it ends."""
+        """Where the list of each unit ends."""
         return np.repeat(self.starts[1:], self.copies)
 
 
 def lists_of(unit: NDArray[np.int32], group: NDArray[np.int32], place: NDArray[np.int32], units: int) -> Lists:
-    """From pairs in any order; `place` numbers the pairs of each unit from 0."""
+    """The lists of pairs in any order; `place` numbers the pairs of each unit from 0."""
     starts = np.zeros(units + 1, np.int64)
     np.cumsum(np.bincount(unit, minlength=units), out=starts[1:])
     groups = np.empty(len(group), np.int32)
@@ -66,7 +66,9 @@ def lists_of(unit: NDArray[np.int32], group: NDArray[np.int32], place: NDArray[n
 
 
 def prefer(lists: Lists, score: Integers) -> Lists:
-    """The lists by their groups' scores, largest first; equal ones stay as they are. Scores are small, such as ranks."""
+    """The lists sorted by the scores of groups, largest first. Equal scores keep their order. Scores are small, such as
+    ranks.
+    """
     unit = np.repeat(np.arange(lists.units), np.diff(lists.starts))
     order = np.argsort(unit * (int(np.ptp(score)) + 1 if len(score) else 1) - score[lists.groups], kind="stable")
     return Lists(lists.starts, lists.groups[order])
@@ -76,7 +78,7 @@ def elect(lists: Lists, groups: int, capacity: int, few: int = FEW, threads: int
     """The votes of each group."""
     units = max(lists.units, 1)
     next_, ends = lists.begins, lists.ends
-    last = np.full(groups, units, np.int64)  # of full groups the last holder; nobody is behind that of the others
+    last = np.full(groups, units, np.int64)  # the last holder of a full group; for other groups, after all units
     held = np.empty(0, np.int64)  # group * units + unit, in order
     asking = np.arange(lists.units)
     with ThreadPoolExecutor(threads) as pool:
@@ -101,7 +103,7 @@ def elect(lists: Lists, groups: int, capacity: int, few: int = FEW, threads: int
 def _pass_over(
     groups: NDArray[np.int32], last: Integers, next_: Integers, ends: Integers, asking: Integers
 ) -> Integers:
-    """Move each unit to the first group of its list, from where it stands, that would take it; leave out who has none left."""
+    """Move each unit on to the next group of its list that would take it. Units without such a group are left out."""
     waiting, placed = asking, [asking[:0]]
     while len(waiting):
         waiting = waiting[next_[waiting] < ends[waiting]]
@@ -115,8 +117,8 @@ def _pass_over(
 def _one_by_one(
     lists: Lists, capacity: int, held: Integers, next_: Integers, asking: Integers, votes: Integers
 ) -> None:
-    """The rest of the election: each unit asks until it is taken; whom it drives out goes on."""
-    holders: dict[int, list[int]] = {}  # of the groups that are asked: their units, negated, as a heap
+    """The rest of the election: each unit asks until a group takes it, and a unit that loses its place asks next."""
+    holders: dict[int, list[int]] = {}  # of each group that was asked, its units, negated, as a heap
     units = max(lists.units, 1)
     for unit in asking.tolist():
         while next_[unit] < lists.starts[unit // lists.copies + 1]:

@@ -20,12 +20,12 @@ from dphist.errors import InvalidParameter
 T = TypeVar("T")
 
 Place: TypeAlias = tuple[int, int] | None
-"""Where a node stands in the text: its first byte and the one behind its last. None: nowhere, the parser added it."""
+"""Where a node stands in the text: its first byte and the byte after its last. None: the parser added the node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of the record; further names are those of a field in it."""
+    """A column of the record. Further names lead to a field in it."""
 
     names: tuple[str, ...]
     place: Place = field(default=None, compare=False)
@@ -62,7 +62,9 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """A value as another type, or null where it cannot be one. parameters: of the type; "" where it is no literal."""
+    """A value as another type, or null where the cast fails. parameters: of the type; "" for a parameter that is no
+    literal.
+    """
 
     parts: tuple[Node]
     type_name: str
@@ -90,7 +92,7 @@ Node: TypeAlias = Column | Literal | Operation | Call | Cast | Case
 class Expression:
     """An expression that was read and checked: the text for messages and files, its tree, and the columns that it reads.
 
-    of_user: False where a statistic wrote it: a place in it means nothing to anybody.
+    of_user: False where a statistic wrote the expression; then no message points at a place in it.
     """
 
     text: str
@@ -105,7 +107,7 @@ class Visitor(ABC, Generic[T]):
     text: str
 
     def write(self, expression: Expression) -> T:
-        """What an engine makes of a whole expression."""
+        """The result for a whole expression."""
         self.text = expression.text
         try:
             return self.visit(expression.tree)
@@ -113,7 +115,7 @@ class Visitor(ABC, Generic[T]):
             raise too_deep(expression.text) from None
 
     def visit(self, node: Node) -> T:
-        """What an engine makes of a node."""
+        """The result for a node."""
         try:
             match node:
                 case Column():
@@ -133,7 +135,7 @@ class Visitor(ABC, Generic[T]):
         raise located
 
     def every(self, nodes: Iterable[Node]) -> list[T]:
-        """The same for some nodes, in order."""
+        """The results for some nodes, in order."""
         return [self.visit(node) for node in nodes]
 
     @abstractmethod
@@ -151,12 +153,12 @@ class Visitor(ABC, Generic[T]):
 
 
 def too_deep(text: str) -> InvalidParameter:
-    """The refusal of an expression with too much inside of each other."""
+    """The refusal of an expression that is nested too deeply."""
     return InvalidParameter("an expression that is not so deep", repr(text), "derive a column first.")
 
 
 def at(problem: InvalidParameter, text: str, place: Place) -> InvalidParameter:
-    """A problem at a place in the text of an expression; a problem that has a place keeps it.
+    """A problem that points at a place in an expression. A problem that points already stays as it is.
 
     The parser counts bytes; people count letters, from one, and see one line.
     """
@@ -175,7 +177,7 @@ def at(problem: InvalidParameter, text: str, place: Place) -> InvalidParameter:
 
 
 def at_column(problem: InvalidParameter, name: str, expressions: Iterable[Expression]) -> InvalidParameter:
-    """A problem with a column, at the first place where an expression of the user's names it."""
+    """A problem with a column that points at the first place where a user's expression names the column."""
     for one in expressions:
         for node in nodes_of(one.tree) if one.of_user else ():
             if isinstance(node, Column) and node.names[0].casefold() == name.casefold():
@@ -198,7 +200,7 @@ _CASTS_OF_TEXT: Final = {
 
 
 def check_literal(size: int, longest: int) -> None:
-    """Refuse a text or binary value that no step could hand on."""
+    """Refuse a text or binary value that is longer than a step may return."""
     if size > longest:
         raise InvalidParameter(
             f"texts of at most {longest:,} bytes behind a join",
@@ -208,7 +210,7 @@ def check_literal(size: int, longest: int) -> None:
 
 
 def hint_of_cast(text: str, families: Iterable[str], *, column: bool) -> str:
-    """How a text becomes something of the first family that it can become; nothing if there is none.
+    """A hint how to cast a text to the first family that it can have; nothing if there is none.
 
     >>> hint_of_cast("amount", ["number"], column=True)
     'write CAST(amount AS DOUBLE), or declare the column of a CSV or JSON file: --type amount=double. '

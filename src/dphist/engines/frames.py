@@ -1,8 +1,8 @@
 """Tables in memory as Arrow: Arrow itself, pandas and Polars frames, DuckDB relations, readers.
 
-The types of a frame are its schema. What carries no type (pandas columns of Python objects) becomes text, value by value:
-guessing a type would let one record decide it. A value that the engine could not take is null. What is computed lazily (a
-LazyFrame, a relation, a reader) is not computed before its first record is asked for.
+A frame has the types of its schema. A column without a type (Python objects in pandas) becomes text, value by value: a
+guess would let one record decide the type. A value that the engine cannot take is null. A lazy source (a LazyFrame, a
+relation, a reader) is not computed before its first record is needed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _IN_ARROW: Final = {
 _FIRST_SECOND, _LAST_SECOND = -62_135_596_800, 253_402_300_799
 _SECONDS: Final = _LAST_SECOND - _FIRST_SECOND
 _COLLATIONS: Final = ("NOCASE", "NOACCENT")
-"""DuckDB compares a text with texts of both only if the text is compared byte by byte."""
+"""DuckDB can compare a text with both collations only if the text itself has none."""
 
 _EXTENSION: Final = b"ARROW:extension:name"
 _EXPECTED: Final = "a path, an Arrow table, a pandas or Polars frame or a DuckDB relation"
@@ -43,7 +43,7 @@ _EXPECTED: Final = "a path, an Arrow table, a pandas or Polars frame or a DuckDB
 def as_arrow(source: object, needed: Callable[[Sequence[str]], list[str]]) -> tuple[Arrow, list[str], bool]:
     """The needed columns as Arrow, the names of all columns, and whether the source declares their types.
 
-    No record is read here from what is lazy. Frames go by their module: none must be installed.
+    No record of a lazy source is read here. The module of a frame tells its kind, so no package must be installed.
     """
     try:
         return _convert(source, needed)
@@ -88,7 +88,7 @@ def _convert(source: Any, needed: Callable[[Sequence[str]], list[str]]) -> tuple
 
 
 def _check_objects(schema: Mapping[str, Any]) -> None:
-    """Of Python objects Polars gives Arrow their addresses, which differ between equal ones."""
+    """Refuse Python objects: Polars gives Arrow their addresses, which differ between equal objects."""
     for name, kind in schema.items():
         if "Object" in str(kind):
             raise UnreadableSource(
@@ -97,7 +97,7 @@ def _check_objects(schema: Mapping[str, Any]) -> None:
 
 
 def reader_of(schema: pa.Schema, names: Sequence[str], open_batches: Callable[[], Iterable[pa.RecordBatch]]) -> Arrow:
-    """The needed columns of batches that are not asked for before the first record is."""
+    """The needed columns of batches, which are not opened before the first record is needed."""
     places = [schema.names.index(name) for name in names]
     plain = _plain_schema(schema, places)
 
@@ -115,7 +115,7 @@ def _plain_schema(schema: pa.Schema, places: Sequence[int]) -> pa.Schema:
 
 
 def plain_field(field: pa.Field) -> pa.Field:
-    """What a column is written out as: dictionaries as their words, JSON as text."""
+    """A column in plain form: a dictionary as its words, JSON as text."""
     kind = field.type
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
@@ -130,7 +130,9 @@ def plain_field(field: pa.Field) -> pa.Field:
 
 
 def _is_plain(field: pa.Field) -> bool:
-    """Of an extension type nobody knows which values are one: whether Python knows the type makes no difference."""
+    """Whether equal values of a type are known to be equal. Of extension types this is not known, even if Python knows
+    the type.
+    """
     kind, types = field.type, pa.types
     if _EXTENSION in (field.metadata or {}):
         return False
@@ -159,15 +161,15 @@ def _storage(column: pa.Array) -> pa.Array:
 
 
 def readable(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """A column with null for every value at which DuckDB would end the run, or which it would take at its word.
+    """A column with null for every value that would end DuckDB's run, or that DuckDB would accept unchecked.
 
-    Those are texts that are not UTF-8, and times that it cannot count in microseconds.
+    Such values are texts that are not UTF-8, and times that do not fit into microseconds.
     """
     if isinstance(column, pa.ChunkedArray):
         return pa.chunked_array([readable(chunk) for chunk in column.chunks], column.type)
     if (inside := _inside(column)) is not None and inside.true_count < len(column):
         inside = pc.and_(inside, column.is_valid())
-        numbers = pc.if_else(inside, _numbers(column), 0)  # DuckDB converts what is under a null as well
+        numbers = pc.if_else(inside, _numbers(column), 0)  # DuckDB also converts the value under a null
         return pc.if_else(inside, numbers.view(column.type), pa.scalar(None, column.type))
     if _is_readable(column):
         return column
@@ -192,12 +194,12 @@ def _inside(column: pa.Array) -> pa.BooleanArray | None:
 
 
 def _numbers(column: pa.Array) -> pa.Array:
-    """The 64-bit integers that times are made of, also those under nulls."""
+    """Times as 64-bit integers, also under nulls."""
     return pa.Array.from_buffers(pa.int64(), len(column), [None, column.buffers()[1]], offset=column.offset)
 
 
 def _is_readable(column: pa.Array) -> bool:
-    """Whether DuckDB takes every value, also of what is nested."""
+    """Whether DuckDB takes every value, nested values included."""
     kind = column.type
     if pa.types.is_struct(kind):
         return all(map(_is_readable, column.flatten()))
@@ -235,7 +237,7 @@ def _from_relation(relation: duckdb.DuckDBPyRelation, needed: Callable[[Sequence
 
 
 def _texts_in(sql: str, kind: Any) -> Iterator[str]:
-    """The texts of a value, as SQL: the value itself, or what an expression can take out of it."""
+    """The texts in a value, as SQL: the value itself, or its elements and fields."""
     from dphist.engines.duckdb.session import quote_text
 
     if kind.id == "varchar":
@@ -248,9 +250,9 @@ def _texts_in(sql: str, kind: Any) -> Iterator[str]:
 
 
 def _check_collations(relation: duckdb.DuckDBPyRelation, texts: Mapping[str, Sequence[str]]) -> None:
-    """Refuse texts that DuckDB compares by a collation: one person would be several here. Only types are looked at.
+    """Refuse texts with a collation: DuckDB would call equal what is several people here. Only types are read.
 
-    A collation is no part of the type that a relation tells; but texts of two collations cannot be compared.
+    The type of a relation's column does not name a collation, but texts of two collations cannot be compared.
     """
     setting = "COUNT(*) AS nothing, current_setting('default_collation') AS collation"
     usual = relation.limit(0).aggregate(setting).fetchall() == [(0, "")]
@@ -292,7 +294,7 @@ def _column(column: Any) -> pa.Array:
 
 
 def _is_untyped(dtype: Any) -> bool:
-    """Python objects, also as the categories of a category."""
+    """Whether a column holds Python objects, perhaps as its categories."""
     return "object" in (str(dtype), str(getattr(getattr(dtype, "categories", None), "dtype", "")))
 
 
@@ -301,7 +303,7 @@ def _typed(column: Any) -> pa.Array:
         return readable(pa.Array.from_pandas(column))
     except (pa.ArrowException, UnicodeError, TypeError, ValueError):
         pass
-    if str(column.dtype) in ("str", "string", "category"):  # a text that is no Unicode is a null, the others stay
+    if str(column.dtype) in ("str", "string", "category"):  # a text that is not Unicode becomes null
         return _texts(column)
     raise UnreadableSource(
         f"a type that Arrow can hold in {column.name!r}", type(column.dtype).__name__, "cast the column first."
@@ -316,7 +318,7 @@ def _texts(column: Any) -> pa.Array:
 def _text(value: object) -> str | None:
     """One spelling for values that Python calls equal (1, 1.0, True): one person must not become three.
 
-    Values of types for which that is not known are null: lists, durations, objects of a user's own.
+    Values of other types are null, since equal ones may be spelled differently: lists, durations, objects of a user.
     """
     try:
         if isinstance(value, str):

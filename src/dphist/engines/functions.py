@@ -4,8 +4,9 @@ TRY does not catch everything: errors of the kinds 'not implemented', 'syntax', 
 some functions end the process. One record could then decide whether a run succeeds, and an analyst who runs it again reads a
 value bit by bit. So this is a list of what is safe, not of what is not. tests/engines/function_fuzz.py examines every entry.
 
-Hypotheses about every argument, which the writer of expressions keeps by nulling what breaks them, step by step: text and
-binary values of at most 65,536 bytes, no NaN, dates and times of the years 1 to 9999, lists of at most 4,096 simple values.
+Every argument is a text or binary value of at most 65,536 bytes, a number but NaN, a date or time of the years 1 to
+9999, or a list of at most 4,096 simple values. The writer of expressions turns every other value into null, step by
+step.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Function:
 
 
 _FEW_MATCHES: Final = "strlen({0}) * (strlen({2}) + 1) <= 4 * {longest}"
-"""Every letter may be a match, and every reference in the replacement repeats it."""
+"""Every letter may be a match, and every reference in the replacement repeats the match."""
 
 _PLAIN: Final = "text|number|boolean|date|time|timestamp|interval|uuid"
 _MOMENT: Final = "date|timestamp"
@@ -257,10 +258,11 @@ OPERATIONS: Final[Mapping[str, str]] = {
     "ARRAY_EXTRACT": "array_extract",
     "ARRAY_SLICE": "array_slice",
 }
-"""What the parser does not turn into functions, and how DuckDB writes it: over operands, between them, or as a function.
+"""Operations that the parser does not turn into functions, in DuckDB's SQL: a form, a word between operands, a
+function.
 
-BETWEEN is written over two comparisons, each a step of its own. DuckDB drops the second one when the statistics of the whole
-column decide the first, and with it the error of a cast: the result depended on the other rows.
+BETWEEN is written over two comparisons, each a step of its own. In one step DuckDB would drop the second comparison,
+and the error of a cast in it, if statistics of the whole column decide the first: other rows would change the result.
 """
 
 _WHOLE: Final = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
@@ -278,11 +280,11 @@ CASTS: Final[Mapping[str, frozenset[str]]] = {
     "UUID": frozenset({"text", "uuid"}),
     "BLOB": frozenset({"text", "blob"}),
 }
-"""The families from which CAST and TRY_CAST to a type were examined; DECIMAL with any width and scale."""
+"""For each type, the families from which a cast to it was examined. DECIMAL may have any width and scale."""
 
 
 def nearest(name: str) -> list[str]:
-    """The listed functions whose names are closest to one that is not, for a hint.
+    """The listed functions with names closest to an unlisted one, for a hint.
 
     >>> nearest("datetrunk")[0]
     'datetrunc'

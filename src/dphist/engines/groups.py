@@ -19,12 +19,12 @@ from dphist.errors import InvalidParameter
 from dphist.mechanisms.lattice import enforce_sparsity
 
 PART: Final = 1 << 18
-"""So many groups get their noise at a time: what is computed on the way takes some hundred bytes for each."""
+"""How many groups get their noise at a time. Each takes some hundred bytes on the way."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class LocalGroups:
-    """Groups as arrays of this process. `keys_of` gives the keys of some codes; those of pairs are in the order of the keys."""
+    """Groups as arrays of this process. `keys_of` gives the keys of codes. Codes of pairs follow the order of keys."""
 
     codes: Integers
     columns: Arrays
@@ -108,7 +108,7 @@ def with_columns(keys: pa.Table, rows: Rows, layout: Layout) -> pa.Table:
 
 
 def as_arrow(values: NDArray[Any], *, whole: bool) -> pa.Array:
-    """A published column: what is withheld is NaN, and becomes null."""
+    """A published column. NaN marks a withheld value and becomes null."""
     return pa.array(np.rint(values).astype(np.int64) if whole else values, from_pandas=True)
 
 
@@ -132,7 +132,9 @@ def in_order(table: pa.Table, layout: Layout) -> pa.Table:
 
 
 def row_order(table: pa.Table, keys: Sequence[str], order: Order) -> pa.Array:
-    """Positions in order: by key, or by noisy count and then key. Keys of a released table differ, so nothing is left open."""
+    """The positions of rows sorted by key, or by noisy count and then key. Released keys differ, so the order is
+    complete.
+    """
     sortable = pa.table({f"key_{i}": _sortable(table.column(name)) for i, name in enumerate(keys)})
     by: list[tuple[str, str]] = [(name, "ascending") for name in sortable.column_names]
     if order == "count":
@@ -153,7 +155,7 @@ def _sortable(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def histogram_of(
     table: pa.Table, query: GroupByQuery, bounds: ContributionBounds, *, total_units: int | None = None
 ) -> Histogram:
-    """The table that an engine counted, with its numbered columns, as a histogram; `total_units` where it holds none."""
+    """A counted table with numbered columns as a histogram. total_units: for a table that does not hold the total."""
     if "first_units" in table.column_names:
         total_units = int(integers(table, "first_units").sum())
     return Histogram(

@@ -105,7 +105,7 @@ class Histogram:
     def require(
         self, *, max_groups: int | None = None, sparsity: int | None = None, listed: bool | None = None
     ) -> Histogram:
-        """This histogram, if it has evidence of the bounds that a guarantee assumes; refused otherwise."""
+        """This histogram, if its bounds are those that a guarantee assumes. Other bounds are refused."""
         self.bounds.require(max_groups=max_groups, sparsity=sparsity)
         if listed is not None and listed != self.listed:
             raise InvalidParameter("a histogram over the public list of keys, as the plan says", "another")
@@ -123,7 +123,7 @@ class Histogram:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Each value by itself: a dictionary or a shared buffer would go along with the few keys that are released."""
+    """A column of single values: a dictionary or a shared buffer would be released with the few keys that use it."""
     if pa.types.is_dictionary(column.type):
         return column.cast(column.type.value_type)
     views = {pa.string_view(): pa.large_string(), pa.binary_view(): pa.large_binary()}
@@ -141,8 +141,8 @@ def _frozen(values: NDArray[np.int64], rows: int) -> NDArray[np.int64]:
 def largest_groups(histogram: Histogram, most: int) -> Histogram:
     """The `most` largest groups, largest first, equal counts in the order of their keys.
 
-    That order depends on the keys alone. It has to: an order that the data could change would let one unit exchange every
-    group of the list that has the smallest count in it.
+    Keys alone break ties. An order that the data could change would let one unit exchange every listed group with the
+    smallest count.
     """
     checks.check_whole("most", most)
     counts = histogram.counts

@@ -1,17 +1,17 @@
 """Joins of private rows, in which one unit's rows grow by no more than a public limit.
 
-A row with one partner at most is not multiplied: it stays, as in any join. Of what the others become together, `most` rows of
-each unit stay. Its rows take their partners in an order of their own, a keyed hash of (seed, row), each its partners in such
-an order of theirs, until there are so many; what comes behind is never beside anything. So what stays is a function of the
-unit's own rows, the seed and public tables, and so are time and memory for it beyond those for the rows as they were.
+A row with at most one partner stays, as in any join. The other rows of a unit give at most `most` joined rows together.
+A keyed hash of (seed, row) orders the rows of a unit, and such a hash orders the partners of each row. Rows take
+partners in this order until there are `most`; later ones are never joined. So the joined rows of a unit follow from its
+own rows, the seed and public tables, and so do the time and memory that they take beyond the input.
 
-    others     the right side with each row's `place` among those of its key; one more than `most` of a key
+    others     the right side with each row's `place` among the rows of its key; at most `most` + 1 of a key
     numbered   one row per key: how many `partners` it has
     ranked     the left side with its partners, and the `running` number of them within the unit
-    taken      what is multiplied no more than the limit leaves `room` for
+    taken      the left side with the `room` that the limit leaves for each row's partners
 
-Engines write to disk what windows and groups hold, and the left side of a join. The rows of one key on the right side they
-hold in memory: here these are few.
+Engines can write windows, groups and the left side of a join to disk. On the right side they hold all rows of one key
+in memory, which are few here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dphist.engines.dialect import Dialect
 from dphist.engines.relations import Combine, Filter, Fold, Matching, Relation, Select, Values
 
 MOST_ROWS: Final = 65_536
-"""How many rows of one unit a join makes of rows with several partners, unless a statement says otherwise."""
+"""The most rows that a join makes from a unit's rows with several partners, unless a statement says otherwise."""
 
 LONGEST_JOINED: Final = 1_024
 """Bytes of a text or binary value that is made behind a join; those of a row have so many together where rows are held.
@@ -36,7 +36,7 @@ for lack of memory would tell of that record.
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One side of a join: SQL over a view under an alias. columns: those that are wanted, each with its type."""
+    """One side of a join: a view under an alias, its keys in SQL, and the wanted columns with their types."""
 
     view: str
     alias: str
@@ -62,9 +62,9 @@ def is_unique(relation: Relation, columns: Sequence[str]) -> bool:
 
 
 def together(columns: Sequence[tuple[str, str | None]], most: int) -> list[str]:
-    """Columns, each with its length in bytes or None, so that they have at most so many bytes together.
+    """Columns cut to `most` bytes together. Each comes with the SQL of its length in bytes, or None if it is short.
 
-    Where a row has more, values of at most an equal share stay, and longer ones are null.
+    In a longer row, a value of at most an equal share stays, and a longer one is null.
     """
     lengths = [length for _, length in columns if length is not None]
     total = " + ".join(f"COALESCE({length}, 0)" for length in lengths)
@@ -94,7 +94,7 @@ def limited_sql(
     dialect: Dialect,
     ordered: Callable[[str, str], str],
 ) -> str:
-    """A join of private rows on the left, of the `unit`, whose rows may have several partners on the right.
+    """A join of private rows on the left, which may have several partners on the right. unit: the SQL of a row's unit.
 
     ordered: writes a column of some type in a form that can be hashed and ordered.
     """
@@ -105,12 +105,12 @@ def limited_sql(
     same = {alias: " AND ".join(f"mine.{key} = {alias}.{key}" for key in keys) for alias in ("numbered", "others")}
 
     def named(side: Side, names: Mapping[str, str], more: Mapping[str, str]) -> str:
-        values = zip(side.keys or ["0"], keys, strict=True)  # without a key all rows have the same
+        values = zip(side.keys or ["0"], keys, strict=True)  # without a key all rows match
         columns = [*more.items(), *names.items(), *values]
         return f"SELECT {', '.join(f'{sql} AS {name}' for sql, name in columns)} FROM {side.view} AS {side.alias}"
 
     def order(side: Side, names: Mapping[str, str], more: Sequence[str] = ()) -> str:
-        """Rows that are equal in all of it are the same."""
+        """The SQL of an order. Rows that are equal in all its columns are the same."""
         columns = [*more, *(ordered(names[column], kind) for column, kind in side.columns.items())]
         return ", ".join([dialect.priority(seed, columns or keys), *columns]) if columns or more else keys[0]
 

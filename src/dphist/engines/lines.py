@@ -1,12 +1,12 @@
-"""CSV and JSON files as Arrow batches: one line is one record, and what is wrong with a line costs that line alone.
+"""CSV and JSON files as Arrow batches: one line is one record, and a bad line costs only itself.
 
-A reader that lets a quoted field run over the end of a line lets one person's open quote swallow other people's lines. So
-lines are cut first, at every line feed. A CSV line is then read as Python's csv module reads it in strict mode: an open quote,
-text behind a closing quote or another number of fields than the header has drops it. So does a line that is not UTF-8 or longer
-than LONGEST_LINE. Byte order marks are dropped at the start of every line. Neither they nor the line end, which may be missing
-at the end of a file, count as bytes of a record: whether it stays does not depend on where it stands. JSON arrays, in which
-commas and brackets belong to no record, are refused. A file in another encoding becomes UTF-8 first, letter by letter: what is
-no letter there becomes bytes that are not UTF-8, and costs its line.
+If a quoted field could run past the end of a line, one person's open quote would swallow other people's lines. So lines
+are cut first, at every line feed. A CSV line is then read like Python's csv module in strict mode. A line is dropped if
+it has an open quote, text after a closing quote, another number of fields than the header, bytes that are not UTF-8, or
+more than LONGEST_LINE bytes. Byte order marks are dropped at the start of every line. Neither these marks nor the line
+end are bytes of a record, so its place in the file does not decide whether it stays. JSON arrays are refused: their
+commas and brackets belong to no record. A file in another encoding becomes UTF-8 first, letter by letter. Bytes that
+are no letter there become bytes that are not UTF-8, and cost their line.
 
 Lines without oddities, all of them in most files, are parsed by Arrow in bulk; the others one by one.
 """
@@ -112,12 +112,12 @@ def _open(path: str, encoding: str = "utf-8") -> Iterator[pa.NativeFile | _Trans
 
 
 class _Transcoded:
-    """A file in UTF-8, whatever it is written in. What is no letter, or half of one, becomes bytes that are not UTF-8."""
+    """A file of any encoding as UTF-8. Bytes that are no letter, or half a letter, become bytes that are not UTF-8."""
 
     def __init__(self, stream: pa.NativeFile, encoding: str) -> None:
         self._stream, self._ready, self._over = stream, b"", False
         start = stream.read(2) if encoding == "utf-16" else b""
-        if encoding == "utf-16":  # without a mark it is what Windows writes
+        if encoding == "utf-16":  # without a mark it has the byte order of Windows
             encoding = "utf-16-be" if start == codecs.BOM_UTF16_BE else "utf-16-le"
             start = b"" if start in (codecs.BOM_UTF16_BE, codecs.BOM_UTF16_LE) else start
         wrong = "surrogatepass" if encoding.startswith("utf-16") else "surrogateescape"
@@ -128,7 +128,7 @@ class _Transcoded:
         self._ready += self._decoder.decode(read).encode("utf-8", "surrogatepass")
 
     def read(self, size: int) -> bytes:
-        """So many bytes, fewer only at the end."""
+        """`size` bytes, fewer only at the end of the file."""
         while len(self._ready) < size and not self._over:
             read = self._stream.read(size)
             self._take(read)
@@ -140,7 +140,7 @@ class _Transcoded:
 
 
 def _lines_of(path: str, skip_first: bool, encoding: str = "utf-8") -> Iterator[bytes]:
-    """Blocks of whole lines, few of them too long; the last line may lack its line feed in the file, not here."""
+    """Blocks of whole lines, few of them too long. The last line gets a line feed if the file lacks it."""
     with _open(path, encoding) as stream:
         left, skipping = b"", skip_first
         while True:
@@ -205,8 +205,8 @@ def _parse_block(block: bytes, form: CsvFormat, names: Sequence[str], schema: pa
 def _odd_lines(block: bytes, ends: NDArray[np.intp], form: CsvFormat) -> NDArray[np.intp]:
     """The lines on which Arrow's parser and a strict one might differ, or which no parser should see.
 
-    A quote is in its place where it opens a field, closes one, or stands beside another: counted from the start of the line
-    every second one closes. Whatever deviates makes its line odd, and so does a carriage return that does not end it.
+    A quote is in its place if it opens a field, closes a field or stands beside another quote. Every second quote of a
+    line closes. A quote elsewhere makes its line odd, and so does a carriage return before the end.
     """
     data = _bytes(block)
     odd = [np.flatnonzero(np.diff(ends, prepend=-1) > LONGEST_LINE)]  # or nearly
@@ -220,7 +220,7 @@ def _odd_lines(block: bytes, ends: NDArray[np.intp], form: CsvFormat) -> NDArray
         first = np.searchsorted(quotes, np.append(0, ends[:-1] + 1))[line]
         opens = (np.arange(len(quotes)) - first) % 2 == 0
         before = np.where(quotes > 0, data[quotes - 1], _LINE_FEED)
-        behind = data[quotes + 1]  # a line feed is last
+        behind = data[quotes + 1]  # the last byte is a line feed
         opened = (before == delimiter) | (before == _LINE_FEED) | (before == quote)
         closed = (behind == delimiter) | (behind == _LINE_FEED) | (behind == _RETURN) | (behind == quote)
         last_of_line = np.append(line[1:] != line[:-1], True)
@@ -235,7 +235,7 @@ def _odd_lines(block: bytes, ends: NDArray[np.intp], form: CsvFormat) -> NDArray
 
 
 def _separate(block: bytes, ends: NDArray[np.intp], odd: NDArray[np.intp]) -> tuple[bytes, list[str]]:
-    """The block without its odd lines, and those of them that are text of an allowed length."""
+    """The block without its odd lines, and the odd lines that are text of an allowed length."""
     if not len(odd):
         return block, []
     starts = np.append(0, ends[:-1] + 1)
@@ -267,7 +267,7 @@ def _parse_line(line: str, form: CsvFormat) -> list[str] | None:
 
 
 def _as_lines(block: bytes) -> pa.Array:
-    """The lines of a block as texts, their line feeds included; those that are too long or not UTF-8 are null."""
+    """The lines of a block as texts. Lines that are too long or not UTF-8 are left out."""
     if _MARK in block:
         block = b"\n".join(_MARKS.sub(b"", line) for line in block.split(b"\n"))
     data = _bytes(block)

@@ -1,8 +1,8 @@
 """Pairs with dense codes: the exact integer arithmetic of the rounds and of counting, in NumPy, on slices of units.
 
-The same arithmetic in SQL is in `pairs` (for pairs that do not fit into memory, and for Spark), line by line, so the sums are
-the same bits: squares add up as integers, the one square root is taken of an integer below 2^53, and
-everything is rounded down.
+`pairs` has the same arithmetic in SQL, line by line, for pairs that do not fit into memory and for Spark. Both give the
+same bits: squares add up as integers, the only square root is taken of an integer below 2^53, and every number is
+rounded down.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 _T = TypeVar("_T", bound=NDArray[Any])
 
 BinsOf = Callable[[Integers, int], dict[str, Bins]]
-"""The bins of some groups, by their codes, from at most so many of them of each unit, as `bins_i`."""
+"""A function of codes of groups and a number of groups per unit. It gives the bins of the groups as `bins_i`."""
 
 CHUNK: Final = 1 << 17
 """Pairs of a slice, unless one unit has more: a thread holds some 64 bytes for each, which fit into a cache."""
@@ -159,7 +159,7 @@ def unit_shares(degrees: Integers) -> Integers:
 def norm_factors(squares: Integers) -> Integers:
     """Per unit, floor(2^NORM_BITS/sqrt(squares)) by an exact integer root; 0 for a unit without weight.
 
-    The quotient is below 2^53, and the correctly rounded root of such an integer never reaches the next one from below.
+    The quotient is an integer below 2^53. Its correctly rounded root never reaches the next integer from below.
     """
     whole = np.maximum(squares, 1)
     roots = np.sqrt(((1 << 2 * NORM_BITS) // whole).astype(np.float64)).astype(np.int64)
@@ -175,7 +175,10 @@ def unit_weights(weights: Integers, factors: Integers) -> Integers:
 
 
 def clip_factors(norms: Integers, cap: int, power: int) -> Integers:
-    """Per unit, floor(2^FACTOR_BITS min(1, cap/norm)), of roots if the power is 2; both in units of 2^-(WEIGHT_BITS power)."""
+    """Per unit, floor(2^FACTOR_BITS min(1, q)), where q is cap/norm, or its root if the power is 2.
+
+    Cap and norm are in units of 2^-(WEIGHT_BITS power).
+    """
     inside = norms <= cap
     some = np.where(inside, 1, norms)
     if power == 1:
@@ -198,14 +201,14 @@ def bucket(values: Integers, edges: Integers) -> NDArray[np.intp]:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class MemoryPairs(CodedPairs):
-    """The pairs unit by unit, as arrays: unit u is in group[starts[u]:starts[u + 1]].
+    """The pairs unit by unit, as arrays: unit u has the groups group[starts[u]:starts[u + 1]].
 
-    sampled: how many groups of each unit, the first ones, are its fixed sample; None if all are. ordered: whether the groups
-    of each unit stand in its own order and units in that of their turns, as an election needs them.
+    sampled: how many groups of each unit, the first ones, are its fixed sample; None if all are. ordered: whether units
+    stand in the order of their turns, and the groups of each unit in its own order, as an election needs.
 
-    Threads work on slices of units, each with sums of its own. Sums are kept in doubles, which hold every integer below 2^53
-    exactly: 2^36 pairs of at most 2^16 steps each, and the squares of 2^32 groups of one unit. So the sums are the same bits
-    in any slices.
+    Each thread works on slices of units and has its own sums. Sums are kept in doubles, which hold every integer below
+    2^53 exactly: 2^36 pairs of at most 2^16 steps each, and the squares of 2^32 groups of one unit. So slices change no
+    bit of a sum.
     """
 
     starts: Integers
@@ -305,7 +308,7 @@ class MemoryPairs(CodedPairs):
     def class_sums(
         self, weights: Integers, chosen: Integers, bounds: Sequence[int], power: int, shifts: Mapping[str, int]
     ) -> dict[str, Integers]:
-        """The norms of a slice, then everything that is added up: weights scaled down by clip_factors, rounded down, so that a
+        """The norms of a slice, then all its sums. Weights are scaled by clip_factors and rounded down, so that a
         unit's norm is at most the bound of its class.
         """
         (rank, given), classes = _ranks(weights, chosen), len(bounds)
@@ -377,7 +380,9 @@ class MemoryPairs(CodedPairs):
         return _Slice(degrees, self.group[begin:end].astype(np.int64))
 
     def _added(self, add: Callable[[Any, int, int], None], total: _T) -> _T:
-        """What slices of units add to a total, which is zero; every thread has a total of its own, as far as there is room."""
+        """The total, which is zero at first, after `add` for all slices of units. Each thread has its own, as far as
+        there is room.
+        """
         cuts = np.unique(np.append(np.searchsorted(self.starts, np.arange(0, len(self.group), CHUNK)), [0, self.units]))
         slices = list(pairwise(cuts.tolist()))
         threads = min(self.threads, len(slices), 1 + len(self.group) // (total.size + 1))
@@ -423,7 +428,7 @@ def _add_to(total: NDArray[Any], cell: Integers, values: NDArray[Any]) -> None:
 
 
 def _ranks(weights: Integers, chosen: Integers) -> tuple[NDArray[Any], NDArray[Any]]:
-    """For each group its rank among the chosen ones, from 1, or 0; and the weights by rank, 0 for the others."""
+    """For each group its rank among the chosen groups, from 1, or 0; and the weights by rank, 0 at rank 0."""
     rank = np.zeros(len(weights), np.min_scalar_type(len(chosen)))
     rank[chosen] = np.arange(1, len(chosen) + 1)
     return rank, _narrow(np.append(0, weights[chosen]))
@@ -439,10 +444,10 @@ def _histogram(values: Integers, edges: Integers) -> Integers:
 
 
 class Arrangement:
-    """Puts pairs where their units have room: the first ones of a unit are its sample.
+    """Puts pairs where their units have room. The first pairs of a unit are its sample.
 
-    degrees: how many pairs each unit has. most: how many of them are its sample. Beside the arrays there is room for a batch
-    for each thread.
+    degrees: how many pairs each unit has. most: how many pairs are a unit's sample. Beside the arrays each thread needs
+    room for a batch.
     """
 
     def __init__(self, degrees: Integers, names: Sequence[str], threads: int, most: int | None = None) -> None:
@@ -479,7 +484,7 @@ class Arrangement:
             )
 
     def _fill(self, batch: pa.RecordBatch, next_: Mapping[bool, Integers]) -> None:
-        """Each part goes behind those that are there: which one comes first does not matter."""
+        """Put the pairs of a batch after the earlier ones. The order of batches does not matter."""
         marks = batch.column("sampled").to_numpy(zero_copy_only=False)
         unit, group, *steps = (column.to_numpy() for column in batch.drop_columns(["sampled"]).columns)
         for mark, ends in next_.items():
@@ -488,7 +493,7 @@ class Arrangement:
                 self._place(unit[kept], group[kept], [values[kept] for values in steps], ends)
 
     def _place(self, unit: Codes, group: Codes, steps: Sequence[Integers], ends: Integers) -> None:
-        """Sort by unit, which a table of rows does by counting; then every unit's part is copied to the end of what it has."""
+        """Sort by unit, which a sparse table does by counting. Then copy each unit's part after its earlier pairs."""
         from scipy.sparse import coo_array
 
         table = coo_array((np.arange(len(unit), dtype=np.int32), (unit, group)), shape=(len(ends), (1 << 31) - 1))

@@ -1,4 +1,4 @@
-"""Names of columns: a column that does not exist is refused with the closest names that do, as far as they may be shown."""
+"""Names of columns: a missing column is refused with the closest existing names that may be shown."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 def check_columns(
     plain: Sequence[str], expressions: Collection[Expression], names: Sequence[str], form: CsvFormat | None
 ) -> None:
-    """Refuse a column that does not exist, with the closest ones that do.
+    """Refuse a column that does not exist, and name the closest columns.
 
-    form: of CSV files whose first line has the names. It is a record if they have no header, so of its words none is shown but
-    one that spells a name the query asks for in other letters or signs (user_id, User-ID); and a close one only if the line
-    has all other names that the query asks for, as no record has.
+    form: of CSV files whose first line has the names. Without a header that line is a record. So a message shows only
+    words of it that spell a wanted name in other letters or signs (user_id, User-ID). It shows close names only if the
+    line has all other wanted names, as no record has.
     """
     there = {column: column in names for column in plain}
     folded = {name.casefold() for name in names}
@@ -65,7 +65,7 @@ def letters_of(name: str) -> str:
 
 
 def _delimiter(header: str, asked: Sequence[str], form: CsvFormat) -> str | None:
-    """The delimiter between whose signs a header has a name that the query asks for; a record has none of them."""
+    """The delimiter that cuts a wanted name out of a header. A record holds no such name."""
     asked = [name.casefold() for name in asked]
     for delimiter in (";", "\t", "|", ","):
         parts = [part.strip(f" {form.quote or ''}").casefold() for part in header.split(delimiter)]
@@ -75,7 +75,7 @@ def _delimiter(header: str, asked: Sequence[str], form: CsvFormat) -> str | None
 
 
 def hint_of_name(column: str) -> str:
-    """For a column that does not exist and looks like an expression."""
+    """A hint for a missing column that looks like an expression."""
     seems = any(letter in column for letter in "(*/+|:'")
     return " An SQL expression needs a name: revenue=price*quantity." if seems else ""
 
@@ -84,7 +84,7 @@ NO_HEADER: Final = "if the file has no header, name its columns: --no-header a,b
 
 
 def wanted_columns(names: Sequence[str], needed: Sequence[str]) -> list[str]:
-    """The columns that are needed. Without regard to case, as SQL reads names."""
+    """The columns that are needed, without regard to case, as SQL reads names."""
     folded = {name.casefold() for name in needed}
     return [name for name in names if name.casefold() in folded]
 
@@ -98,7 +98,7 @@ def check_header_names(names: Sequence[str]) -> None:
 
 
 def check_unique(names: Sequence[str]) -> None:
-    """SQL does not tell names apart by case."""
+    """Refuse names that differ in case only, since SQL does not tell them apart."""
     times = Counter(name.casefold() for name in names)
     twice = [name for name in names if times[name.casefold()] > 1]
     if twice:

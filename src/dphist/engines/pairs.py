@@ -1,7 +1,8 @@
 """Pairs of units and groups in SQL, for all engines: weights are joined to them, norms added up by unit, sums by group.
 
-The integer arithmetic of `memory`, line by line: squares add up as integers, the one square root is taken of an integer below
-2^53, and everything is rounded down. A pair has a `unit`, its keys and `steps_i`; weights are a table of keys and `weight`.
+The integer arithmetic is that of `memory`, line by line: squares add up as integers, the only square root is taken of
+an integer below 2^53, and every number is rounded down. A pair has a `unit`, its keys and `steps_i`; weights are a
+table of keys and `weight`.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def weighted_sql(pairs: str, weights: str, keys: Sequence[str], dialect: Dialect
 
 
 def _with_norms(weighted: str, power: int, columns: Mapping[str, str], dialect: Dialect) -> str:
-    """Weighted pairs with columns over the `norm` of their unit: its weights to the power, added up."""
+    """Weighted pairs with columns computed from the `norm` of their unit, which is the sum of its weights to the power."""
     added = ", ".join(f"{sql} AS {name}" for name, sql in columns.items())
     if dialect.holds_windows:
         norms = f"SELECT unit, {_norm(power)} AS norm FROM ({weighted}) AS weighted GROUP BY unit"
@@ -59,20 +60,20 @@ def weighted_sums_sql(weighted: str, keys: Sequence[str], dialect: Dialect) -> s
 
 
 def shares_sql(pairs: str, keys: Sequence[str], dialect: Dialect) -> str:
-    """Of every group the sum of its units' shares: 2^LATTICE_BITS over a unit's number of groups, rounded down."""
+    """For every group the sum of its units' shares: 2^LATTICE_BITS over a unit's number of groups, rounded down."""
     rows = f"SELECT *, CAST(1 AS BIGINT) AS weight FROM {pairs} AS pair"
     shared = _with_norms(rows, 1, {"share": dialect.quotient(1 << LATTICE_BITS, "norm")}, dialect)
     return _summed(shared, keys, {"exact": "share"})
 
 
 def norms_sql(weighted: str, edges: NDArray[np.int64], power: int) -> str:
-    """How many units have their norm in which bucket: one bucket for each unit that has any weight."""
+    """For each bucket, how many units have their norm in it. Units without weight are in none."""
     norms = f"SELECT {_norm(power)} AS norm FROM ({weighted}) AS weighted GROUP BY unit"
     return f"SELECT {bucket_sql('norm', edges)} AS place, COUNT(*) AS units FROM ({norms}) AS norms GROUP BY 1"
 
 
 def degrees_sql(pairs: str, edges: NDArray[np.int64]) -> str:
-    """How many units have how many groups, in buckets."""
+    """For each bucket, how many units have so many groups."""
     degrees = f"SELECT COUNT(*) AS degree FROM {pairs} AS pair GROUP BY unit"
     return f"SELECT {bucket_sql('degree', edges)} AS place, COUNT(*) AS units FROM ({degrees}) AS degrees GROUP BY 1"
 
@@ -85,9 +86,9 @@ def class_sums_sql(
     shifts: Mapping[int, int],
     dialect: Dialect,
 ) -> str:
-    """Of each group and class, from 1, the sums of weights, `units`, and of clipped steps, `steps_i`.
+    """For each group and class, from 1: `units`, the sum of weights, and `steps_i`, the sums of clipped steps.
 
-    Steps are rounded towards zero. What is beyond the last bound is scaled down to it, into the last class.
+    Steps are rounded towards zero. A unit beyond the last bound is scaled down to it and is in the last class.
     """
     down = WEIGHT_BITS + FACTOR_BITS
     sums = {"units": dialect.shifted("weight * factor", down - LATTICE_BITS)}
@@ -122,7 +123,7 @@ def first_asked_sql(lists: str, keys: Sequence[str]) -> str:
 def next_asked_sql(lists: str, placed: str, keys: Sequence[str], capacity: int, dialect: Dialect) -> str:
     """Whoever was turned away asks the first group of its list that is not full with earlier units; holders stay.
 
-    Whoever has `capacity` units before it in a group need not ask it again.
+    A unit need not ask a group that has `capacity` earlier units.
     """
     listed = ", ".join(keys)
     choice = dialect.combined([f"list.{key}" for key in keys])

@@ -1,13 +1,13 @@
 """Texts of users become expressions (`expressions`): only examined functions of one record get through.
 
-DuckDB itself parses a text. Every node of its syntax tree must be of a kind, and every function on a list, that is known
-here; anything else is refused. Comments, unbalanced brackets or a second statement cannot reach past the expression.
+DuckDB itself parses a text. Every node of its syntax tree must be of a known kind, and every function must be listed;
+all others are refused. Comments, unbalanced brackets or a second statement cannot reach past the expression.
 
 Why only the record's own columns: the guarantee needs each unit's contribution to depend on that unit's records alone. A
 subquery, an aggregate, a window or a counter would let one unit change what another contributes. Why only a list of
 functions: a function that can fail in a way that nothing catches would let one record decide whether a run succeeds.
 
-One text is read once in a process: what a text means depends on nothing else, so that trees are kept by their texts.
+The meaning of a text depends on nothing else, so a process reads each text once and keeps its tree.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ LONGEST_EXPRESSION: Final = 2**16
 LONGEST_NUMBER: Final = 400
 
 _MOST_BRACKETS: Final = 200
-"""Open at once: of two thousand the parser would make hundreds of megabytes."""
+"""Most brackets that are open at once. For two thousand the parser would take hundreds of megabytes."""
 
 _BEFORE: Final = "SELECT "
-"""What stands before an expression where it is parsed."""
+"""The text before an expression where it is parsed."""
 
 _NOWHERE: Final = 2**64 - 1
 """The place of a node that the parser adds."""
@@ -104,7 +104,7 @@ def read_query(query: GroupByQuery) -> tuple[list[str], dict[str, Expression]]:
 
 
 def read_unit(part: Key) -> Expression:
-    """The expression of a part of a unit. Without columns it would make all records those of one unit."""
+    """The expression of a part of a unit. An expression without columns would give all records to one unit."""
     assert part.expression is not None
     try:
         found = read_expression(part.expression)
@@ -128,7 +128,7 @@ def serialized(sql: str) -> dict[str, Any]:
 
 @lru_cache(maxsize=2)
 def _serialized(sql: str) -> str:
-    """As DuckDB gives it. Two are kept: two texts are compared before one of them is read."""
+    """The tree as DuckDB writes it. Two trees are kept, since callers compare two texts before they read one."""
     with _database(os.getpid()).cursor() as connection:
         return str(connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchall()[0][0])
 
@@ -151,7 +151,7 @@ def _database(process: int) -> duckdb.DuckDBPyConnection:
 
 @cache
 def _around() -> Any:
-    """What DuckDB sees around an expression."""
+    """The statement around an expression, as DuckDB parses it."""
     return _without_expression(_whole("1", query=False)["statements"][0])
 
 
@@ -173,7 +173,7 @@ def _parsed(text: str) -> dict[str, Any]:
     tree = statements[0]["node"]["select_list"]
     if len(tree) != 1:
         raise InvalidParameter("one SQL expression", repr(text), "write one key for each expression.")
-    if tree[0]["alias"]:  # 0x1F, say, is 0 by the name of x1F
+    if tree[0]["alias"]:  # DuckDB reads 0x1F as 0 under the name x1F
         raise InvalidParameter("one SQL expression", f"{text!r}, which goes on behind one", "leave the name out.")
     if _without_expression(statements[0]) != _around():
         raise InvalidParameter("one SQL expression", repr(text), "it must not go on behind the expression.")
@@ -181,7 +181,7 @@ def _parsed(text: str) -> dict[str, Any]:
 
 
 def _way_out(text: str) -> str:
-    """What to write in place of a text that is no expression."""
+    """A hint for a text that is no expression."""
     first = text.split(maxsplit=1)[0].upper() if text.strip() else ""
     if first in ("SELECT", "WHERE", "HAVING"):
         return f"write the expression alone, without {first}: amount > 5."
@@ -191,7 +191,7 @@ def _way_out(text: str) -> str:
 
 
 def _node(raw: Mapping[str, Any], text: str) -> Node:
-    """A node of DuckDB's as one of ours; a refusal at its place if there is none of its kind."""
+    """DuckDB's node as our node. A node of an unknown kind is refused at its place."""
     match raw["class"]:
         case "COLUMN_REF":
             return Column(tuple(raw["column_names"]), _place(raw))

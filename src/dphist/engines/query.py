@@ -23,9 +23,9 @@ KeyRole = Literal["group", "value", "ordered value"]
 class Key:
     """One part of a group's key: a column, or an SQL expression over the columns of the same record.
 
-    As a "value" it is what a statistic is of: NaN is null. An "ordered value" is compared too, and must not be text, whose
-    order is not the one of the numbers or dates that it may spell. `numbers_in` names a column that must be of numbers, or of
-    text that may spell some. All these rules go by the type of a column, never by a record.
+    A "value" is the subject of a statistic; NaN is null in it. An "ordered value" is also compared. It must not be
+    text, since text may spell numbers or dates but has another order. `numbers_in` names a column that must hold
+    numbers, or text that may spell numbers. These rules depend on the type of a column, never on a record.
     """
 
     name: str
@@ -51,15 +51,15 @@ def parse_unit(unit: Unit) -> tuple[Key, ...]:
 
 
 EVERYBODY: Final = Key("all units", "0")
-"""The key where there are no groups: one for all records. It is never published."""
+"""The one key of all records, where there are no groups. It is never published."""
 
 ONE_GROUP: Final = pa.table({EVERYBODY.name: pa.array([0], pa.int32())})
-"""The public list of that one group."""
+"""The public list that holds only the group of `EVERYBODY`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupByQuery:
-    """Units per group, with sums. Records without a unit are dropped, and so are those without one of its parts.
+    """Units per group, with sums. Records without a unit, or without a part of it, are dropped.
 
     `null_keys` says whether a null in a key is a group like any other or drops the record. `public_keys` lists groups by
     the names of the keys: records of other groups are dropped before anything else, listed groups without records
@@ -97,7 +97,7 @@ class GroupByQuery:
 
 MOST_THREADS: Final = 1_024
 LEAST_MEMORY, MOST_MEMORY = 10**6, 10**15
-"""Public limits of what an engine is given."""
+"""Public limits of an engine's settings."""
 
 PYTHON, LEAST_PROCESS = 185e6, 300e6
 """The bytes that the interpreter takes with its libraries, and the least with which a process can count anything."""
@@ -151,7 +151,7 @@ def _bytes_of(limit: str, least: float, in_words: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class EngineOptions:
-    """What an engine is opened with: settings for this machine; master, remote or staging directory for a cluster."""
+    """The options of an engine: settings for this machine; master, remote or staging directory for a cluster."""
 
     settings: PerformanceSettings = field(default_factory=PerformanceSettings)
     master: str | None = None

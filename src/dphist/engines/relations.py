@@ -9,7 +9,7 @@
 A tree is data: names and checked expressions, no SQL of a user. `owner` decides whether rows of a tree belong to units; engines
 write a tree in their own SQL (`write`, with a `Writer` each).
 
-Columns of a relation have names that differ, whatever case they are in. Expressions over these names are read and checked as
+The columns of a relation have names that differ in more than case. Expressions over these names are read and checked as
 everywhere (`parser`): functions of one row, from the list of examined ones.
 """
 
@@ -23,7 +23,7 @@ from dphist.engines.expressions import Expression
 from dphist.errors import InvalidParameter
 
 Place: TypeAlias = tuple[int, int] | None
-"""Where a text of the user's says it: the first character and the one behind the last."""
+"""A place in a user's text: its first character and the one after its last."""
 
 JoinKind = Literal["inner", "left"]
 Combination = Literal["union all", "union", "intersect", "except"]
@@ -32,7 +32,7 @@ FoldFunction = Literal["count", "count distinct", "sum", "avg", "min", "max"]
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """The rows of a table. columns: names in this tree, each with that of the table. unit: whose row it is; None: public.
+    """The rows of a table. columns: names in this tree, each with its column. unit: whose row it is; None: public.
 
     The unit is one of `columns`, or an expression over the table's own columns under a name of this tree.
     """
@@ -96,9 +96,10 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """Every row of the left beside every row of the right with equal columns in all `pairs`; all of them without any.
+    """Every row of the left beside every row of the right that is equal in all `pairs`, or beside every row if there
+    are none.
 
-    left: a row without a partner stays, with nulls beside it.
+    In a left join a row without a partner stays, with nulls beside it.
     """
 
     left: Relation
@@ -109,15 +110,16 @@ class Join:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those of both sides, which differ."""
+        """The columns of both sides, which differ."""
         return (*self.left.names, *self.right.names)
 
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """The rows of the child whose `column` is among the values of the only column of `listed`, as IN; or NOT IN.
+    """SQL's IN or NOT IN: the rows of the child whose `column` is among the values of the only column of `listed`, or
+    is not.
 
-    A private list is one of units: those of its rows that have one.
+    A private list holds units. Its rows without a unit do not count.
     """
 
     child: Relation
@@ -134,7 +136,7 @@ class Matching:
 
 @dataclass(frozen=True, slots=True)
 class Combine:
-    """Two relations, one below the other. columns: the name of each, and those on the left and on the right."""
+    """Two relations, one below the other. columns: each with its name here, on the left and on the right."""
 
     left: Relation
     right: Relation
@@ -150,7 +152,7 @@ class Combine:
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """A function of the values of a column in one group; of rows without a column."""
+    """A function of the values of a column in one group, or of rows if there is no column."""
 
     function: FoldFunction
     column: str | None = None
@@ -176,7 +178,9 @@ Relation: TypeAlias = Scan | Values | Select | Filter | Join | Matching | Combin
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose rows they are. columns: each holds the unit of its row; none: the rows are public. kind: what a unit is."""
+    """Whose rows they are. columns: each holds the unit of its row; without any, rows are public. kind: the word for a
+    unit.
+    """
 
     columns: tuple[str, ...] = ()
     kind: str = ""
@@ -191,7 +195,7 @@ PUBLIC: Final = Owner()
 
 
 class Unproved(InvalidParameter):
-    """Rows of which it is not proved that each belongs to one unit and follows from its own rows. `place` says where."""
+    """Rows without a proof that each belongs to one unit and follows from that unit's rows. `place` says where."""
 
     place: Place = None
 
@@ -208,7 +212,7 @@ def owner(relation: Relation) -> Owner:
     """
     match relation:
         case Scan():
-            # What makes a row somebody's is declared; the expression sees this row alone.
+            # The user declares whose row it is. An expression sees this row alone.
             return PUBLIC if relation.unit is None else Owner((relation.unit,), relation.unit_kind)
         case Values():
             return PUBLIC
@@ -252,10 +256,10 @@ def _owner_of_select(relation: Select) -> Owner:
 
 
 def _owner_of_join(relation: Join) -> Owner:
-    """Beside a public row, or beside a row of the same unit."""
+    """A private row stands beside a public row, or beside a row of the same unit."""
     left, right = owner(relation.left), owner(relation.right)
     if right.public:
-        # A private row and public ones; a left join adds nulls where there is none of these.
+        # A private row stands beside public rows. A left join adds nulls where no public row matches.
         return left
     if left.public:
         if relation.kind == "left":
@@ -280,7 +284,7 @@ def _owner_of_join(relation: Join) -> Owner:
 
 
 def _owner_of_matching(relation: Matching) -> Owner:
-    """A row stays or goes by itself and by a public list; or by whether its own unit has rows in a private one."""
+    """A row and a public list decide whether the row stays; or the rows of its own unit in a private list."""
     child, listed = owner(relation.child), owner(relation.listed)
     if listed.public:
         return child
@@ -291,7 +295,7 @@ def _owner_of_matching(relation: Matching) -> Owner:
 
 
 def _owner_of_combination(relation: Combine) -> Owner:
-    """Equal rows are of equal units, so that UNION, INTERSECT and EXCEPT compare rows of one unit only."""
+    """Equal rows have equal units, so UNION, INTERSECT and EXCEPT compare rows of one unit only."""
     left, right = owner(relation.left), owner(relation.right)
     if left.public and right.public:
         return PUBLIC

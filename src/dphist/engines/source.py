@@ -1,6 +1,6 @@
-"""Files as one table: which there are, in which format, and which columns they and the names of their folders have.
+"""Files as one table: their paths, their format, and the columns of files and of folder names.
 
-The same for every engine; how an engine reads them is in its own `source`.
+Every engine keeps these rules. How an engine reads files is in its own `source`.
 """
 
 from __future__ import annotations
@@ -31,26 +31,22 @@ ENCODINGS: Final = {
     "windows-1252": ("cp1252",),
     "utf-16": ("utf16",),
 }
-"""How the letters of a CSV file may be written, with other names for it. All are names that Python knows."""
+"""The encodings of CSV files, each with its other names. Python knows all these names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
     """Files to read as one table, when their names do not say enough.
 
-    How a record is read depends on it, on the header and on what is said here: nothing is guessed from records. Text formats
-    carry no types: every column is read as text, unless `types` declares one. One line of a CSV file is one record.
+    How a record is read depends on the record, the header and these options: nothing is guessed from other records.
+    Text formats carry no types: every column is read as text, unless `types` declares one. One line of a CSV file is
+    one record.
 
-    Args:
-        paths: files, globs of them, or folders.
-        format: ``parquet``, ``csv`` or ``json``, where the names do not tell.
-        delimiter: of a CSV file.
-        quote: of a CSV file; with None nothing in a line is special.
-        header: the names of the columns of a CSV file that has no header, whose first line is a record.
-        types: columns with their types; a value that does not fit becomes null. The columns of JSON files must be declared:
-            nothing else says which there are.
-        encoding: of a text file.
-        nulls: what a field of a CSV file holds that is null; an empty one always is.
+    Args: paths: files, globs of them, or folders. format: ``parquet``, ``csv`` or ``json``, where the names do not
+    tell. delimiter: of a CSV file. quote: of a CSV file; with None nothing in a line is special. header: the names of
+    the columns of a CSV file that has no header, whose first line is a record. types: columns with their types; a value
+    that does not fit becomes null. The columns of JSON files must be declared: nothing else says which there are.
+    encoding: of a text file. nulls: texts that stand for null in a CSV file; an empty field always does.
 
     Raises:
         InvalidParameter: a value outside its domain.
@@ -85,19 +81,19 @@ class Files:
         if self.quote is not None and self.quote == self.delimiter:
             raise InvalidParameter("a quote that is not the delimiter", repr(self.quote))
         if self.header is not True and (not isinstance(self.header, list | tuple) or not all(self.header)):
-            # How many columns there are must not be read off the first record: it would decide which others are read.
+            # The first record must not tell the number of columns: it would decide which other records are read.
             raise InvalidParameter("True or a list of the columns' names as header", repr(self.header))
         object.__setattr__(self, "types", {column: _type_named(name, column) for column, name in self.types.items()})
         object.__setattr__(self, "encoding", _encoding_named(self.encoding))
         if self.encoding == "utf-16" and self.header is not True:
-            # A mark says in which order bytes are read. Without a header it would be the first record that has one.
+            # A byte order mark says how bytes are read. Without a header the mark would stand in the first record.
             raise InvalidParameter(
                 "UTF-16 files with a header", "names for files without one", "convert them to UTF-8."
             )
         if isinstance(self.nulls, str) or not all(isinstance(text, str) for text in self.nulls):
             raise InvalidParameter("a list of texts as nulls", repr(self.nulls), "for example nulls=['NA'].")
         if len(self.nulls) > _MOST_NULLS or any(len(text) > _MOST_NULLS for text in self.nulls):
-            # Arrow ends the process over a million letters of them.
+            # Arrow ends the process if nulls have a million letters.
             raise InvalidParameter(f"at most {_MOST_NULLS} texts of as many letters as nulls", "more")
         if any("\ud800" <= letter <= "\udfff" for text in self.nulls for letter in text):
             raise InvalidParameter("nulls that can be written in Unicode", "bytes of another encoding")
@@ -164,7 +160,7 @@ class CsvFormat:
     nulls: tuple[str, ...] = ()
 
     def value(self, text: str) -> str | None:
-        """What a field says."""
+        """The value of a field."""
         return None if not text or text in self.nulls else text
 
 
@@ -192,10 +188,10 @@ def form_of(files: Files, paths: Sequence[str]) -> CsvFormat:
 
 
 def json_columns(files: Files, needed: Sequence[str], folder: Folder) -> list[str]:
-    """The columns that are declared. One that is needed and is not may be misspelled, and no record could tell.
+    """The declared columns that are needed. A needed column that is not declared is refused: it may be misspelled.
 
-    Whether some record has a column of a name is a fact about records, and an error would tell it. Without a declaration
-    a name that no record has would be null in all of them: an empty table, charged in full.
+    An error that depended on records would tell whether some record has the column. Without a declaration a misspelled
+    column would be null in all records: an empty table, charged in full.
     """
     known = {name.casefold() for name in (*files.types, *folder)}
     missing = [name for name in dict.fromkeys(needed) if name.casefold() not in known]
@@ -212,7 +208,9 @@ def json_columns(files: Files, needed: Sequence[str], folder: Folder) -> list[st
 
 
 def check_types(files: Files, names: Iterable[str]) -> None:
-    """Refuse a type for a column that is not there. Parquet files declare those of all but their folders."""
+    """Refuse a type for a column that does not exist, or that has one: Parquet files declare all but the columns of
+    folders.
+    """
     if unknown := set(files.types) - set(names):
         hint = "a text column of a CSV or JSON file, or a folder such as year=2026, can have one."
         raise InvalidParameter("types for columns that exist and have none", ", ".join(sorted(unknown)), hint)
@@ -228,7 +226,7 @@ def folders_of(paths: Sequence[str]) -> list[Folder]:
 
 
 def _decoded(value: str) -> str:
-    """Signs such as %20 as what they stand for, if all of them are such signs."""
+    """A text with escapes such as %20 decoded, if every % begins an escape."""
     return value if re.search("%(?![0-9A-Fa-f]{2})", value) else unquote(value)
 
 
@@ -250,7 +248,9 @@ def check_folders(folder: Folder, names: Sequence[str] | dict[str, str]) -> None
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a file or folder is none of the data: _SUCCESS, .part-0.crc. A folder _x=1 is, as everywhere in Hive's layout."""
+    """Whether a file or folder holds no data: _SUCCESS, .part-0.crc. A folder _x=1 does, as everywhere in Hive's
+    layout.
+    """
     return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith(".crc")
 
 

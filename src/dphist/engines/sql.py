@@ -36,8 +36,8 @@ OTHER_SEED = 0x9E3779B97F4A7C15
 class Fields:
     """A query whose columns, expressions and types have been checked, as SQL over one record of `source`.
 
-    unit: its parts. Their values stay side by side in one value: texts that were joined could be cut in another place.
-    definitions: how the source is derived from others, for people to read.
+    unit: its parts. Their values stay apart inside one value: two units could give the same joined text. definitions:
+    how the source is derived from others, for people to read.
     """
 
     source: str
@@ -73,13 +73,13 @@ class Fields:
         return [(position, one) for position, one in enumerate(self.measures, 1) if not one.added]
 
     def value_name(self, position: int) -> str:
-        """The column of `records` with the value of a measure: those that read the same share one."""
+        """The column of `records` with the value of a measure. Measures of the same SQL share a column."""
         sql = self.values[position - 1]
         return f"value_{1 + self.reads.index(sql)}" if sql is not None else "no_value"
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """What measures read of a record, each once. It stays what it was when measures change."""
+        """The SQL that measures read of a record, each text once. It stays the same when measures change."""
         return tuple(dict.fromkeys(sql for sql in self.values if sql is not None)) if self.read is None else self.read
 
     @property
@@ -148,7 +148,8 @@ def blocks_sql(fields: Fields, blocks: int, seed: int, dialect: Dialect) -> str:
 def coverage_sql(pairs: str, released: str, keys: Sequence[str], dialect: Dialect, unit: str = "unit") -> str:
     """How many units are in some of the released groups, `covered`, and in none of them, `other`.
 
-    Both are tables: pairs of units and groups, which may repeat, and public keys. Each unit is marked by its own pairs.
+    `pairs` is a table of units and groups, which may repeat; `released` is one of public keys. Each unit is marked by
+    its own pairs.
     """
     matches = " AND ".join(dialect.same(f"released.{key}", f"pair.{key}") for key in keys)
     marked = (
@@ -163,7 +164,7 @@ def coverage_sql(pairs: str, released: str, keys: Sequence[str], dialect: Dialec
 
 
 def records_sql(fields: Fields, dialect: Dialect) -> str:
-    """The stage `records`; of a table that holds them, where they are written down."""
+    """The stage `records`, read from a table if they are written down."""
     if fields.kept is not None:
         return f"records AS (\n  SELECT * FROM {fields.kept}\n)"
     several = len(fields.unit) > 1
@@ -212,12 +213,12 @@ def pairs_sql(fields: Fields, dialect: Dialect) -> str:
 
 
 def plenty(most: int) -> int:
-    """So many rows of random order, or thereabouts, that there are fewer than `most` with a probability below 2^-60 only."""
+    """About how many rows to keep, so that fewer than `most` are kept only with a probability below 2^-60."""
     return 2 * most + 64
 
 
 def ranked_sql(fields: Fields, seed: int, dialect: Dialect, most: int | None = None) -> str:
-    """The stage `ranked`, after `pairs`. most: so many of a unit are wanted, so that others may be missing."""
+    """The stage `ranked`, after `pairs`. most: how many pairs of a unit are needed; others may be left out."""
     keys = ", ".join(fields.key_names)
     priority = dialect.priority(seed, ["unit", *fields.key_names])
     ranked = (
@@ -225,7 +226,7 @@ def ranked_sql(fields: Fields, seed: int, dialect: Dialect, most: int | None = N
     )
     if most is None or not dialect.holds_windows:
         return f"{ranked} (SELECT *, {priority} AS priority FROM pairs) AS pair\n)"
-    # Of a unit with very many groups all but a few are dropped before they are ordered: what it takes is bounded by `most`.
+    # Most groups of a unit with very many are dropped before they are sorted, so `most` bounds the memory.
     few = f"degree <= {plenty(most)} OR {dialect.among_first('priority', plenty(most), 'degree')}"
     return (
         f"paired AS MATERIALIZED (\n  SELECT *, {priority} AS priority FROM pairs\n),"
