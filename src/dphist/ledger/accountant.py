@@ -25,7 +25,8 @@ _NOTHING: Final = (0.0, 1.0)
 def price(event: Event, composed_epsilon: float = LARGEST_EPSILON) -> PrivacyCost:
     """What an event costs in a budget with this epsilon.
 
-    There the error s of the noise sampler, on either side, costs (1 + e^composed_epsilon) s, which is part of every d.
+    In such a budget an error s of the noise sampler on either side costs (1 + e^composed_epsilon) s, which is part of every
+    d.
     """
     if not 0 < composed_epsilon <= LARGEST_EPSILON:
         hint = "beyond it the noise samplers are not exact enough to add up."
@@ -73,9 +74,10 @@ def _repeated(costs: list[PrivacyCost], times: int) -> PrivacyCost:
 
 
 def _of_profile(event: events.ProfileEvent, composed: float) -> PrivacyCost:
-    """The noise where it has a price, else what (epsilon, delta) implies.
+    """The price of the noise where it has one, otherwise the price that (epsilon, delta) implies.
 
-    A ledger reads every delta as the shortest decimal that names the double, so each is one double larger than computed.
+    A ledger reads every delta as the shortest decimal that names the double, so each delta is one double larger than
+    computed.
     """
     profile = of_pure(event.epsilon, event.delta_of_double)
     noise = profile if event.event is None else _price(event.event, composed)

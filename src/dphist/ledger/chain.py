@@ -18,14 +18,14 @@ Kind = Literal["create", "reserve", "commit", "record"]
 SPENDS: Final = ("reserve", "record")
 BEGINNING: Final = "0" * 64
 BUDGET: Final = "budget"
-"""The check that a true history can fail: what was spent elsewhere is written down whether it fits or not."""
+"""The check that a true history can fail: spends from elsewhere are recorded whether they fit or not."""
 
 _MISSING: Final = "is not in the chain: entries were cut off, or the chain was made anew"
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What every spend says: what was run, or noted, and what it cost. Further facts are the command's."""
+    """The part that every spend has: its command or note, and its cost. Other facts depend on the command."""
 
     command: str
     cost: PrivacyCost
@@ -35,7 +35,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """Which reservation has its result, and where that was written."""
+    """A reservation that has its result, and the file of the result."""
 
     entry: int
     output: str | None
@@ -67,12 +67,12 @@ class Entry:
 
     @property
     def spend(self) -> Spent:
-        """What the body of a spend says."""
+        """The body of a spend."""
         return stored.build(Spent, self.body, self.place, extra="ignore", error=UnusableLedger)
 
     @property
     def confirmation(self) -> Confirmation:
-        """What the body of a commit says."""
+        """The body of a commit."""
         return stored.build(Confirmation, self.body, self.place, extra="ignore", error=UnusableLedger)
 
     @property
@@ -87,7 +87,7 @@ class Entry:
         return hash_of(data)
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The entry as JSON has it."""
         return {**asdict(self), "noise_total": str(self.noise_total), "delta_total": str(self.delta_total)}
 
 

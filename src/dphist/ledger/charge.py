@@ -1,7 +1,7 @@
 """Where releases meet the ledger: a spend is charged before a record is read, and confirmed when the result is there.
 
-Why before the first record: a run that fails on one record tells something about it, and whoever could ask for failures free
-of charge could ask often. So everything that needs no record is checked first, and what fails after the charge stays paid.
+Why before the first record: a run that fails on one record tells something about it, and failures that cost nothing could be
+repeated often. So everything that needs no record is checked first, and what fails after the charge stays paid.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Receipt:
         check_whole("the entry of a ledger", self.entry, 0)
 
     def to_data(self) -> dict[str, Any]:
-        """As metadata has it: the address of the ledger is not told."""
+        """The receipt as metadata has it, without the address of the ledger."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ class Charge:
             raise
 
     def check(self) -> None:
-        """Refuse what does not fit before anything is read."""
+        """Refuse a spend that does not fit, before anything is read."""
         spend = self._spend
         cost = self._budget.price(spend.event)
         self._ledger.check(self._dataset, cost, unit=spend.unit, protects=spend.protects, advise=self._advise)
@@ -95,7 +95,7 @@ class Charge:
                     facts=spend.facts,
                     advise=self._advise,
                 )
-            except UnusableLedger:  # a connection that is lost while it is charged leaves open whether it was
+            except UnusableLedger:  # after a lost connection it is open whether the charge was made
                 self._asked = self._may_be_there(now)
                 raise
             except DphistError:
@@ -114,14 +114,14 @@ class Charge:
         return any(entry.kind == "reserve" and entry.body.get("command") == command for entry in late)
 
     def confirm(self, output: str | Path | None = None) -> None:
-        """Say that the result is written, of which only the name of the file is kept; or without one, that it is returned."""
+        """Confirm that the result was written to a file, of which only the name is kept, or that it was returned."""
         assert self.receipt is not None
         with held():
             self._published = None if output is None else Path(output).name
             self._ledger.commit(self._dataset, self.receipt.entry, output=self._published)
 
     def aftermath(self) -> str:
-        """What a run that fails now has spent all the same; nothing before the charge."""
+        """What a run that fails now has spent, in a sentence; nothing before the charge."""
         if self.receipt is None:
             return MAYBE.format(ascii(self._dataset)) if self._asked else ""
         if self._spend.command in ("session", "continual") and self._published is not None:
@@ -156,7 +156,7 @@ def open_charge(ledger: str | Path | None, dataset: str | None, spend: Callable[
 
 @contextmanager
 def charging(ledger: str | Path | None, dataset: str | None, spend: Callable[[], Spend]) -> Iterator[Charge | None]:
-    """`open_charge`, closed at the end; without a ledger there is nothing to call. What fails in between says what it cost."""
+    """A charge that is closed at the end, or None without a ledger. A failure in the block says what it cost."""
     charge = open_charge(ledger, dataset, spend)
     if charge is None:
         yield None
@@ -170,7 +170,7 @@ def charging(ledger: str | Path | None, dataset: str | None, spend: Callable[[],
 
 @contextmanager
 def telling(aftermath: Callable[[], str]) -> Iterator[None]:
-    """Let whatever goes wrong in the block, or ends the process, end with the words of `aftermath`, if it has any by then."""
+    """Add the words of `aftermath`, if there are any, to a failure in the block and to a signal that ends the process."""
     account_for(aftermath)
     try:
         yield
@@ -191,7 +191,7 @@ def telling(aftermath: Callable[[], str]) -> Iterator[None]:
 
 
 def stays_charged(receipt: Receipt, published: str | None = None) -> str:
-    """What is said where a run fails after its charge."""
+    """The message of a run that fails after its charge."""
     told = "What was printed may be published" if is_printed() else UNPUBLISHED
     if published is not None:
         told = f"{printable(published)} is written and may be published"
@@ -209,7 +209,7 @@ def paid(charge: Charge | None, run: Callable[[], T]) -> T:
 
 
 def paid_run(charge: Charge | None, source: AbstractContextManager[R], run: Callable[[R], T]) -> T:
-    """Open a source, by which it is checked, charge, run, confirm; the result names the entry. Without a charge just run."""
+    """Open and thereby check a source, charge, run, confirm; the result names the entry. Without a charge just run."""
     with source as records:
         if charge is None:
             return run(records)
@@ -220,7 +220,7 @@ def paid_run(charge: Charge | None, source: AbstractContextManager[R], run: Call
 
 
 def receipt_of(charge: Charge | None) -> dict[str, Any] | None:
-    """Charge now, and give what the result will say about it: for what is drawn from later, bit by bit."""
+    """Charge now, and return the receipt for the result: for a session or stream that is drawn from later, bit by bit."""
     if charge is None:
         return None
     charge()

@@ -88,7 +88,7 @@ class Database:
     def _connect(self) -> sa.Connection:
         try:
             return self._engine.connect()
-        except (ValueError, OSError):  # of the driver itself, which may quote what it was given
+        except (ValueError, OSError):  # of the driver itself, which may quote the address
             pass
         raise UnusableLedger("an address that the driver can read", "another one", "check its parts, one by one.")
 
@@ -180,10 +180,10 @@ class Database:
             raise UnusableLedger("a path, sqlite:// or postgresql:// address", self.shown) from None
         except exc.DBAPIError as problem:
             reason = _without_secrets(str(problem.orig).strip().splitlines()[0], self._url)
-            if "decode" in reason:  # and what could not be
+            if "decode" in reason:  # it also quotes the bytes
                 raise self._damaged() from None
             raise UnusableLedger(f"to use the ledger at {self.shown}", f"an error ({reason})", _hint(reason)) from None
-        except (exc.SQLAlchemyError, UnicodeDecodeError):  # of rows that are no rows of ours, in words that are no text
+        except (exc.SQLAlchemyError, UnicodeDecodeError):  # rows or texts that no ledger wrote
             raise self._damaged() from None
 
     def _damaged(self) -> UnusableLedger:
@@ -206,7 +206,7 @@ def parse_address(address: str | Path, *, create: bool) -> sa.URL:
     if "\0" in (url.database or ""):  # %00
         raise UnusableLedger("a path or an address of a ledger", "one with a NUL in it")
     if url.get_backend_name() in ("postgresql", "postgres"):
-        if text.count("@") > 1:  # the first may be a part of the password, and what follows it no host
+        if text.count("@") > 1:  # the first may be a part of the password, so that no host follows it
             hint = "write %40 for the others, or keep the password in a file (.pgpass)."
             raise UnusableLedger("an address with one @", "more of them", hint)
         return url.set(drivername="postgresql+psycopg")
@@ -276,7 +276,7 @@ def _configure_sqlite(connection: Any, _record: object) -> None:
     connection.isolation_level = None  # transactions begin where we say so
     cursor = connection.cursor()
     try:
-        cursor.execute(f"PRAGMA journal_mode={_JOURNAL}")  # also turns a log that is there into the file
+        cursor.execute(f"PRAGMA journal_mode={_JOURNAL}")  # also writes an existing log into the file
     except sqlite3.OperationalError as problem:
         if "readonly" not in str(problem):  # which can be read as it is; a charge will be refused
             raise
@@ -290,7 +290,9 @@ def _begin_sqlite(connection: sa.Connection) -> None:
 
 
 def _refuse_changes(connection: sa.Connection) -> None:
-    """The database itself refuses to change, delete or replace an entry. Who may drop a trigger can still do it."""
+    """The database itself refuses to change, delete or replace an entry. A user who may drop triggers can still change
+    entries.
+    """
     name = entries.name
     if connection.dialect.name == "sqlite":
         for action in ("UPDATE", "DELETE"):

@@ -119,7 +119,7 @@ class DataSet:
         return Amount(self.noise_limit, self.delta_limit)
 
     def to_data(self) -> dict[str, Any]:
-        """As JSON has it; the limits are longer than its numbers, and decimal."""
+        """The data set as JSON has it. Its limits are decimal texts, since they are longer than JSON's numbers."""
         return {
             **asdict(self),
             "numerals": "decimal",
@@ -205,8 +205,8 @@ class Recommendation:
 def recommend(epsilon: float, delta: float, releases: int, delta_share: float = filters.DELTA_SHARE) -> Recommendation:
     """Compare the accountants for `releases` equal releases: what each leaves for one of them.
 
-    basic gives each epsilon/n and delta/n, for which the exact analysis of one group needs noise for the whole delta/n; gdp and
-    zcdp give each an n-th of their limits.
+    basic gives each release epsilon/n and delta/n; the exact noise for one group uses the whole delta/n. gdp and zcdp give
+    each release an n-th of their limits.
     """
     checks.check_budget(epsilon, delta)
     checks.check_whole("the number of releases", releases)

@@ -1,8 +1,8 @@
-"""Heads of a ledger's chains, kept in what was published: what shows that a ledger was set back or is another one.
+"""Heads of a ledger's chains in published files: they show that a ledger was set back or is another one.
 
-Every release names the entry that paid for it and the entry's hash, which fixes all entries before it. A ledger that was copied
-back from a backup, or built anew, lacks it. So `dphist ledger verify --against` and every command that charges look in the
-ledger for the entries that files name: those that are given, or those in the folders of the command's outputs.
+Every release names the entry that paid for it and the entry's hash, which fixes all entries before it. A ledger that was
+copied back from a backup, or built anew, lacks the entry. So `dphist ledger verify --against` and every command that charges
+look in the ledger for the entries that published files name: given files, or files in the folders of the command's outputs.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ Named = tuple[Path, Receipt]
 
 
 def receipts_in(places: Iterable[Path], dataset: str | None = None) -> list[Named]:
-    """The entries of a data set, or of any, that published files name, the newest first; of a folder, those of its files."""
+    """The entries that published files name, the newest first. A folder stands for its files. dataset: None for all."""
     named = [pair for place in places for pair in _receipts(place) if dataset in (None, pair[1].dataset)]
     return sorted(named, key=lambda pair: -pair[1].entry)
 
 
 def first_missing(ledger: Ledger, named: Iterable[Named]) -> Named | None:
-    """The newest of some entries that the ledger lacks, or has under another hash; None if they are all there."""
+    """The newest named entry that the ledger lacks or has under another hash; None if it has all."""
     known: dict[tuple[str, int, str], bool] = {}
     for path, receipt in named:
         key = (receipt.dataset, receipt.entry, receipt.hash)
@@ -50,7 +50,7 @@ def first_missing(ledger: Ledger, named: Iterable[Named]) -> Named | None:
 
 
 def check_heads(ledger: str | Path | None, dataset: str | None, outputs: Iterable[Path | None]) -> None:
-    """Refuse to charge a ledger that lacks an entry which a file beside an output names; without outputs, in this folder.
+    """Refuse a ledger that lacks an entry which a file beside an output names. Without outputs this folder is searched.
 
     Without a ledger there is nothing to compare.
     """
@@ -75,7 +75,7 @@ def check_heads(ledger: str | Path | None, dataset: str | None, outputs: Iterabl
 
 
 def _receipts(place: Path) -> Iterator[Named]:
-    """What a published file or folder names, or the files in another folder; what cannot be read names nothing."""
+    """The entry that a published file or folder names, or those of another folder's files. An unreadable file names none."""
     if place.is_dir() and not (place / FOLDER_METADATA).is_dir():
         for path in _newest(place):
             yield from _receipts(path)
@@ -88,7 +88,7 @@ def _receipts(place: Path) -> Iterator[Named]:
 
 
 def _metadata(place: Path) -> bytes | None:
-    """Of a folder of Spark, a file with metadata beside it, or a Parquet file with metadata inside."""
+    """The metadata of a folder of Spark, of a file with metadata beside it, or of a Parquet file with metadata inside."""
     if place.is_dir():
         files = sorted((place / FOLDER_METADATA).glob("part-*"))
         return b"".join(stored.read_file(file, "metadata") for file in files)
@@ -100,7 +100,7 @@ def _metadata(place: Path) -> bytes | None:
 
 
 def _newest(folder: Path) -> list[Path]:
-    """What was published in a folder, each once: by the metadata beside it, or a Parquet file without."""
+    """The newest published files of a folder, each once: the metadata beside a file, or a Parquet file without such."""
     aged: list[tuple[float, Path]] = []
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:

@@ -28,7 +28,7 @@ Fits = Callable[[PrivacyCost], bool]
 Advise = Callable[[Fits], Iterable[str]]
 
 MOST_BODY: Final = 1 << 18
-"""Bytes of what an entry says: some thousand are usual."""
+"""Most bytes of an entry's body. Some thousand are usual."""
 
 _TABLE = database.entries
 
@@ -91,7 +91,7 @@ class Ledger:
         self._database.close()
 
     def create(self, dataset: DataSet) -> Entry:
-        """Begin a data set. A name is used once, and so is one that looks like it.
+        """Begin a data set. No second data set may have its name, or one that looks like it.
 
         Args:
             dataset: the budget.
@@ -224,15 +224,12 @@ class Ledger:
     def record(
         self, name: str, cost: PrivacyCost, *, unit: Unit, protects: Protects, note: str, declared: Mapping[str, float]
     ) -> Entry:
-        """Write down what was spent elsewhere, whether it fits or not: it has happened. Beyond the budget nothing is charged.
+        """Record a spend from elsewhere, whether it fits or not, since it has happened. Beyond the budget nothing more is
+        charged.
 
-        Args:
-            name: of the data set.
-            cost: what it cost.
-            unit: who its guarantee protects, as everything in the data set does.
-            protects: adding or removing what of a unit: ``unit`` or ``event``.
-            note: what it was.
-            declared: the numbers that it was declared with.
+        Args: name: of the data set. cost: what it cost. unit: who its guarantee protects, as everything in the data set does.
+        protects: ``unit`` or ``event``, as the data set says. note: what it was. declared: the numbers that it was declared
+        with.
 
         Returns:
             The entry.
@@ -255,7 +252,7 @@ class Ledger:
     def check(
         self, name: str, cost: PrivacyCost, *, unit: Unit, protects: Protects = "unit", advise: Advise | None = None
     ) -> None:
-        """Refuse now what would be refused later. Charges nothing and promises nothing: another may be first.
+        """Refuse a spend now that would be refused later. Nothing is charged or promised: another spend may come first.
 
         Args:
             name: of the data set.
@@ -464,10 +461,10 @@ def _last(connection: sa.Connection, name: str) -> Entry:
 
 
 def _left_for(connection: sa.Connection, dataset: DataSet, unit: Unit, protects: Protects) -> Amount:
-    """What is left for a charge with such a guarantee, if it adds up with what is there.
+    """What is left for a charge. Its guarantee must add up with earlier ones.
 
-    Of streams there is one: an event is what a unit adds in one round, and the rounds of two streams (days and weeks, or days
-    that begin at other hours) are different events, about which two guarantees do not add up.
+    A data set has one stream. An event is what a unit adds in one round, and the rounds of two streams (days and weeks, or
+    days that begin at other hours) are different events, about which two guarantees do not add up.
     """
     dataset.check_charge(unit, protects)
     if dataset.protects == "event":
@@ -488,7 +485,7 @@ def _append_spend(
 
 
 def _check_open(connection: sa.Connection, name: str, sequence: int) -> None:
-    """A reservation is confirmed once."""
+    """Refuse to confirm a reservation twice."""
     since = _of(name).where(_TABLE.c.sequence >= sequence, _TABLE.c.kind.in_(("reserve", "commit")))
     entries = [_entry(row) for row in connection.execute(since)]
     reserved = any(entry.sequence == sequence and entry.kind == "reserve" for entry in entries)
@@ -497,7 +494,7 @@ def _check_open(connection: sa.Connection, name: str, sequence: int) -> None:
 
 
 def _intact(entry: Entry) -> Entry:
-    """Nothing is added behind an entry that was changed."""
+    """Refuse an entry that was changed: nothing is added after it."""
     if entry.digest() != entry.hash:
         expected = f"an intact entry {entry.sequence:,} of {entry.dataset!r}"
         raise UnusableLedger(expected, "a changed one", "dphist ledger verify tells more.")

@@ -74,10 +74,10 @@ class Status:
         return min(left.noise // one.noise if one.noise else 2**62, left.delta // one.delta if one.delta else 2**62)
 
     def comparison(self) -> dict[str, float | None]:
-        """The epsilon at the budget's delta by every accountant and by a loss distribution; None where it cannot be told."""
+        """The epsilon at the budget's delta by every accountant and by a loss distribution; None for an infinite epsilon."""
         delta = self.dataset.delta
         epsilons = {str(name): filters.composed_epsilon(self._total(name), name, delta) for name in ACCOUNTANTS}
-        if not self.exceeded:  # recorded spends have no bound, and a grid of losses would have none
+        if not self.exceeded:  # recorded spends have no bound, so a grid of losses could have none
             with suppress(MissingExtra):
                 epsilons["pld"] = epsilon_of_losses(self.costs, delta) if self.spends else 0.0
         return {name: epsilon if math.isfinite(epsilon) else None for name, epsilon in epsilons.items()}

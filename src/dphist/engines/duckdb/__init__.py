@@ -24,7 +24,7 @@ def input_files(source: object) -> tuple[str, ...]:
 
 
 def open_engine(source: object, options: EngineOptions) -> DuckDBEngine:
-    """With these settings; it has no session to share."""
+    """An engine with these settings. It shares no session."""
     from dphist.engines.duckdb.engine import DuckDBEngine
 
     for name in ("master", "remote", "staging"):

@@ -1,8 +1,8 @@
 """Trees of relations in DuckDB: a view `source_i` for each table and a view `relation_i` for each relation.
 
-A table that comes twice is attached twice: of many sources there is one pass only. Where DuckDB's reader does not take a value
-of one Parquet file, everything is attached anew, since the others have been read by then, and the files are read with
-null for such values, as a table alone would be.
+A table that comes twice is attached twice, since many sources allow one pass only. If DuckDB's reader fails on a value of a
+Parquet file, other tables have been read by then. So everything is attached anew, and the files are read with null for such
+values, as a table alone would be.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class DuckDBWriter:
         return quote_identifier(name)
 
     def scan(self, relation: Scan, wanted: Sequence[str]) -> Written:
-        """An attachment of its own."""
+        """Each scan attaches its table anew."""
         reads = reads_of(relation, wanted)
         table = self.tables[relation.table]
         self._check_once(table, relation.table)
@@ -115,7 +115,7 @@ class DuckDBWriter:
         return self._define(steps, view, pieces)
 
     def constants(self, relation: Values, wanted: Sequence[str]) -> Written:
-        """As a table in memory: nothing of a statement is in the SQL."""
+        """The constants become a table in memory, so no text of a statement is in the SQL."""
         view = self._attach(constants(relation, self.connection), wanted, "constants of the statement")
         steps = self._steps(self.attached[-1], wanted)
         return self._define(steps, view, {name: steps.column(name) for name in wanted})
@@ -141,7 +141,7 @@ class DuckDBWriter:
         return Written(view, described(self.connection, view))
 
     def create(self, view: str, sql: str) -> None:
-        """A temporary view, shown where the SQL of a run is."""
+        """A temporary view, which is shown with the SQL of a run."""
         self.definitions.append(f"CREATE TEMP VIEW {view} AS\n{sql};")
         execute(self.connection, self.definitions[-1])
 

@@ -94,7 +94,7 @@ class DuckDBEngine(Engine):
             yield DuckDBRecords(connection, fields, attached, query, seed, tell)
 
     def columns(self, source: object) -> list[str]:
-        """All that are there: the source is attached without any of them."""
+        """All columns. The source is attached without reading any of them."""
         with session(self.settings) as connection:
             return list(
                 source.relation.names if isinstance(source, Derived) else attach(connection, source, []).columns
@@ -113,7 +113,7 @@ class DuckDBRecords:
     tell: Progress
 
     def require_noise(self) -> None:
-        """It is drawn in this process."""
+        """Noise is drawn in this process."""
 
     def tell_reading(self, phase: str) -> None:
         """A phase that reads the files of the source, unless they are read already or there are none."""
@@ -121,7 +121,9 @@ class DuckDBRecords:
         self.tell(Reading(phase, InputBytes(files).share) if files else phase)
 
     def keep(self) -> DuckDBRecords:
-        """As a table of the session, which may spill: readers, lazy frames and some files can be read only once."""
+        """Write the records into a table of the session, which may spill. Readers, lazy frames and some files can be read
+        only once.
+        """
         self.tell_reading(SIZING)
         records = records_sql(self.fields, DUCKDB)
         self.read(
@@ -153,7 +155,7 @@ class DuckDBRecords:
         columns += [f"{name}_{position}" for position in trees for name in ("bins", "weights")]
         arrays, bins = self._arrays(f"SELECT {', '.join(columns)} FROM counted", trees)
         if self.fields.want_total:
-            # Without any unit there is nothing to add up: 0, as for whoever is the only one.
+            # Without any unit SQL's sum is null, which would tell an empty table from one unit for certain.
             summed = "SELECT CAST(COALESCE(SUM(first_units), 0) AS BIGINT) AS total FROM counted"
             total = int(self._arrays(summed)[0]["total"][0])
         taken = sum(array.nbytes for array in arrays.values()) + sum(24 * len(one.bins) for one in bins.values())
@@ -202,7 +204,7 @@ class DuckDBRecords:
         return count_distinct(self, bounds)
 
     def _arrays(self, sql: str, trees: Sequence[int] = ()) -> tuple[dict[str, Integers], dict[str, Bins]]:
-        """Whole numbers, filled in batch by batch: of a table in one piece there would be two copies. A null is refused."""
+        """Whole numbers, filled in batch by batch: a table in one piece would need two copies. A null is refused."""
         rows = int(fetch(self.connection, f"SELECT COUNT(*) AS rows FROM ({sql})").column("rows")[0].as_py())
 
         def fill() -> tuple[dict[str, Integers], dict[str, Bins]]:
@@ -258,8 +260,10 @@ class DuckDBRecords:
         return commented(self.query, self.fields.explained(";\n".join([materialise_sql(self.fields), UNITS_SQL])))
 
     def read(self, work: Callable[[], _T]) -> _T:
-        """Do what reads the records. Where DuckDB's reader does not take a value, once more with null for such values."""
-        with interruptible(self.connection.interrupt):  # a reader in Python would turn it into an error of the source
+        """Run work that reads the records. If DuckDB's reader fails on a value, run it again with null for such values."""
+        with interruptible(
+            self.connection.interrupt
+        ):  # a reader in Python would report an interruption as an error of the source
             if self.attached.reread is None:
                 return without_leaks(work)
             with suppress(*UNREADABLE):
@@ -415,7 +419,7 @@ def _canonical(piece: Piece, key: Key) -> str:
 
 
 def _check_numbers(column: str, attached: Attached) -> None:
-    """By the type: a date, say, casts to no number, and every record would be null."""
+    """Refuse a type that casts to no number, such as a date: every record would be null."""
     kinds = {name.casefold(): keytypes.base(kind) for name, kind in attached.columns.items()}
     kind = kinds[column.casefold()]
     if kind not in keytypes.NUMBERS and not keytypes.is_text(kind):

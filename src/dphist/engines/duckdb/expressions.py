@@ -52,7 +52,7 @@ _JOINING: Final = frozenset({"concat", "concat_ws", "list_value", "||"})
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of an expression: a column, or a constant. `value` is the constant's."""
+    """A part of an expression: a column, or a constant with its `value`."""
 
     sql: str
     type_name: str
@@ -90,7 +90,7 @@ class Steps:
             self._levels[0][quoted], self._types[quoted] = (quoted, kind) if guarded else keytypes.column(quoted, kind)
 
     def source(self, table: str) -> str:
-        """All of it as a table expression over `table`."""
+        """The columns and steps as a table expression over `table`."""
         first, *steps = filter(None, self._levels)
         lines = []  # a name or a literal may hold a line break, so that nothing can be indented afterwards
         for depth, level in enumerate(reversed(steps), 3):
@@ -118,7 +118,7 @@ class Steps:
         return piece.sql
 
     def add(self, sql: str, parts: Sequence[Piece], text: str) -> Piece:
-        """One step: null where it fails. Of constants alone it is computed now, and must not fail."""
+        """One step, null where it fails. A step of constants alone is computed now and must not fail."""
         level = 1 + max((part.level for part in parts), default=-1)
         if level == 0:
             return self._constant(sql, text)
@@ -288,7 +288,7 @@ class _Writer(Visitor[Piece]):
         arguments = [part.sql for part in parts]
         call = f'"{name}"({", ".join(arguments)})'
         guards = [] if function.guard is None else [function.guard.format(*arguments, longest=self._steps.longest)]
-        if name in _JOINING:  # what is longer would be built for nothing, of as many arguments as somebody writes
+        if name in _JOINING:  # a longer value would be built only to become null, however many arguments it has
             lengths = [f"coalesce({_BYTES[part.family]}({part.sql}), 0)" for part in parts if part.family in _BYTES]
             guards += [f"{' + '.join([*lengths, '0'])} <= {self._steps.longest}"]
         if guards:
@@ -296,7 +296,7 @@ class _Writer(Visitor[Piece]):
         return self._add(call, parts)
 
     def _examined(self, name: str, parts: Sequence[Piece]) -> Function:
-        """The overload that fits the arguments; the reason why the nearest one does not, otherwise."""
+        """The overload that fits the arguments, or a refusal that says why the nearest overload does not."""
         reason, hint = f"{name} with {len(parts)} arguments", ""
         for function in FUNCTIONS.get(name, ()):
             families = _families(function, len(parts))
@@ -327,7 +327,7 @@ class _Writer(Visitor[Piece]):
 
 
 def _hint_of_cast(part: Piece, families: Iterable[str]) -> str:
-    """How to turn a text into what is wanted in its place."""
+    """A hint how to cast a text to a wanted family."""
     if part.constant or part.level:
         return hint_of_cast("...", families, column=False)
     text = part.sql[1:-1] if part.sql[1:-1].isidentifier() else part.sql

@@ -1,4 +1,4 @@
-"""The distinct (unit, group) pairs of a source, kept for the length of one release: what needs more than one pass.
+"""The distinct (unit, group) pairs of a source, kept for the length of one release, which reads them more than once.
 
     pairs     one row per (unit, group) with the steps of each measure, materialised once
     units     one row per unit: a dense code and the number of its groups
@@ -71,7 +71,7 @@ BATCH: Final = 1 << 19
 """Pairs that are handed over at a time, or more where there are many units."""
 
 BYTES_OF_GROUP: Final = 160
-"""Of the arrays by group, as long as rounds and counting last."""
+"""Bytes per group of the arrays that rounds and counting hold."""
 
 
 class _Sizes(NamedTuple):
@@ -128,7 +128,7 @@ class DuckDBPairs:
     def sampled(self, most_groups: int, *, in_memory: bool | None = None) -> CodedPairs:
         """The pairs as dense codes with each unit's sample of at most `most_groups` groups: arrays if they fit.
 
-        The last thing that is asked of the pairs themselves: their table makes room for the codes.
+        Nothing is asked of the pairs after this: their table makes room for the codes.
         """
         sizes = self._number_groups()
         keys = ", ".join(f"pairs.{key}" for key in self.key_names)
@@ -182,7 +182,7 @@ class DuckDBPairs:
     def _write_bins(self) -> None:
         """The lists of the pairs by their codes, with the order in which a unit's groups take part in quantiles.
 
-        A hash of its own: the groups that a unit voted for, or sampled in the rounds, are not preferred.
+        The order has a hash of its own, so it does not prefer groups that the unit voted for or sampled.
         """
         if names := list_names(self.records.query.measures):
             order = DUCKDB.priority(
@@ -195,7 +195,7 @@ class DuckDBPairs:
             )
 
     def bins_of(self, codes: Integers, most: int) -> dict[str, Bins]:
-        """The bins of some groups, of at most `most` of them of each unit."""
+        """The bins of some groups, from at most `most` of these groups of each unit."""
         trees, dialect = trees_of(self.records.query.measures), DUCKDB
         if not trees:
             return {}
@@ -221,8 +221,8 @@ class DuckDBPairs:
         execute(
             self.connection,
             f"CREATE TEMP TABLE groups AS SELECT {keys},"
-            # In the order of the keys: an order that came from the rows would be un-noised data, and ties and sums of doubles
-            # in what is computed from noisy values would show it.
+            # In the order of the keys. An order of rows would be data without noise, and ties and sums of doubles
+            # that are computed from noisy values would show it.
             f" CAST(ROW_NUMBER() OVER (ORDER BY {keys}) - 1 AS INTEGER) AS group_code"
             f" FROM pairs GROUP BY {keys}",
         )
@@ -236,9 +236,9 @@ class DuckDBPairs:
         return sizes
 
     def _fits(self, sizes: _Sizes, in_memory: bool | None) -> bool:
-        """Whether arrays have room, and the pairs that threads work on; then the engine leaves it to them.
+        """Whether there is room for arrays and for the pairs that threads work on. If so, the engine gives up that room.
 
-        A thread works on a batch, with another one waiting, and later on a slice, which has whole units.
+        A thread works on one batch while another one waits, and later on a slice of whole units.
         """
         self._write_bins()
         worked_on = self._threads * max(2 * self._rows_of_batch(sizes), CHUNK, sizes.degree)
@@ -251,7 +251,7 @@ class DuckDBPairs:
         return in_memory
 
     def _in_tables(self, sizes: _Sizes, rows: Sequence[str]) -> SqlPairs:
-        """The table `coded`, which stands for the pairs from here on."""
+        """The pairs in the table `coded`, which replaces the table of pairs."""
         execute(
             self.connection, f"CREATE TEMP TABLE coded AS {rows[0]}", *(f"INSERT INTO coded {sql}" for sql in rows[1:])
         )
@@ -266,12 +266,12 @@ class DuckDBPairs:
         )  # fmt: skip
 
     def _drop_pairs(self, sizes: _Sizes) -> None:
-        """The codes stand for them from here on, beside arrays of groups."""
+        """Drop the pairs, which the codes replace, and leave room for arrays of groups."""
         execute(self.connection, "DROP TABLE pairs")
         leave_room(self.connection, BYTES_OF_GROUP * sizes.groups)
 
     def _rows_of_batch(self, sizes: _Sizes) -> int:
-        """More than there are units, if they are not too many."""
+        """The pairs of a batch: more than there are units, if these are not too many."""
         return max(BATCH, min(2 * sizes.units, sizes.pairs // (8 * self._threads)))
 
     def _degrees(self) -> Integers:
@@ -440,7 +440,7 @@ _BYTES_OF_ROW, _BYTES_OF_VOTER, _BYTES_OF_VALUE = 24, 96, 32
 def count_distinct(
     records: DuckDBRecords, bounds: ContributionBounds, *, in_memory: bool | None = None
 ) -> dict[int, str]:
-    """A table of groups with how many values are taken, for each measure of distinct values, by its position."""
+    """For each measure of distinct values, by its position, a table of groups with the number of values that are taken."""
     return {
         position: _count_distinct(records, position, int(measure.upper), bounds, in_memory)
         for position, measure in records.fields.distinct
@@ -481,7 +481,7 @@ def _count_distinct(
 
 
 def _elect_values(records: DuckDBRecords, most: int, in_memory: bool | None) -> Integers:
-    """How many hold each contested value: one or nobody."""
+    """How many units hold each contested value: one or none."""
     connection = records.connection
     sizes = fetch(
         connection,

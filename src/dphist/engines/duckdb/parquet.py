@@ -1,12 +1,12 @@
 """Parquet files: their columns by the schema, who reads their values, and how much memory the values may take meanwhile.
 
-Arrow reads where the engine's own reader does not take a value, or has no room for it. One record can hold a value of any
-length, which compresses to nothing; a reader holds it before anybody can look at it. So the sizes that footers and headers of
-pages state are asked first. Where so much does not fit beside what a run needs, fewer threads read; where one is too many,
-columns of texts are read by Arrow a few rows at a time, so that a text beyond `LONGEST_KEY` is null before another follows. The
-values are the same whoever reads them: sizes decide on speed and memory.
+Arrow reads a column where the engine's own reader fails on a value or has no room for it. One record can hold a value of any
+length that compresses to nothing, and a reader holds it before a check can see it. So the sizes in footers and page headers
+are read first. If columns do not fit beside what a run needs, fewer threads read them. If one thread is too many, Arrow reads
+texts a few rows at a time, so that a text beyond `LONGEST_KEY` is null before the next one comes. Both readers give the same
+values: sizes decide on speed and memory only.
 
-Lists and what is in structs no reader can take a part of: a row group with more of them than there is room for is refused.
+No reader can take a part of a list or struct. A row group is refused if its lists and structs do not fit.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def stored_types(path: str, names: Sequence[str]) -> list[pa.DataType]:
 
 
 def is_read_by_arrow(kind: pa.DataType) -> bool:
-    """Whether a column is never read by the engine: times in lists and structs, whose limits it does not look at.
+    """Whether Arrow alone reads a column: the engine does not check the limits of times in lists and structs.
 
     Raises:
         UnreadableSource: durations are in them, which the engine would read as numbers.
@@ -130,7 +130,7 @@ def _as_stored(column: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _short(column: pa.Array) -> pa.Array:
-    """Null for what `types.guarded` would make null: nothing that is too long is held for longer than a few rows."""
+    """Null for texts that `types.guarded` would make null, so that a long text is held for a few rows only."""
     kind, types = column.type, pa.types
     if types.is_dictionary(kind):
         return pa.DictionaryArray.from_arrays(column.indices, _short(column.dictionary))
@@ -141,7 +141,7 @@ def _short(column: pa.Array) -> pa.Array:
 
 
 VECTOR: Final = 2048
-"""Rows that the engine holds at a time, with every page that one of them is in."""
+"""Rows that the engine holds at a time, together with all their pages."""
 
 BATCH: Final = 1 << 16
 """Rows that Arrow reads at a time where they are small."""
@@ -157,8 +157,8 @@ _WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8,
 class Pages:
     """The pages of a column in a row group: after which rows each ends, their bytes, and those of the dictionary.
 
-    coded: Arrow can leave the values in the dictionary, which it copies with each batch, until those too long are null.
-    prefixed: values take from the one before them what they share with it, so that each may be as long as its page.
+    coded: Arrow can leave the values in the dictionary until long ones are null. It copies the dictionary with each batch.
+    prefixed: a value takes a shared beginning from the value before it, so each may be as long as its page.
     """
 
     ends: Any
@@ -168,12 +168,12 @@ class Pages:
     prefixed: bool = False
 
     def held(self, rows: int) -> float:
-        """The most bytes that so many rows keep, which a reader takes at a time and does not copy."""
+        """The most bytes that `rows` rows keep in a reader that takes so many at a time without copying them."""
         values = np.maximum(np.diff(self.ends, prepend=0), 1) if self.prefixed else 1
         return self._most(self.sizes * values, rows) + self.dictionary
 
     def copied(self, rows: int) -> float:
-        """The same of a reader that copies the rows it takes, and with them what the dictionary holds once."""
+        """The most bytes in a reader that copies its rows, each with its word of the dictionary."""
         if self.prefixed:
             return (2 + rows) * float(self.sizes.max(initial=0)) + self.dictionary * (1 + rows)
         share = np.minimum(1, rows / np.maximum(np.diff(self.ends, prepend=0), 1))
@@ -184,7 +184,7 @@ class Pages:
         if not len(sizes):
             return 0
         sums, total = np.concatenate([[0], np.cumsum(sizes)]), self.ends[-1]
-        # Rows in which no page begins are all of one page, and so of no more than those in which it begins.
+        # Rows in which no page begins lie in one page. They take no more than the rows in which that page begins.
         first = np.unique(np.append(0, self.ends[:-1]) // rows * rows)
         begin = np.searchsorted(self.ends, first, "right")
         end = np.searchsorted(self.ends, np.minimum(first + rows, total), "left") + 1
@@ -192,10 +192,10 @@ class Pages:
 
 
 def fit(connection: duckdb.DuckDBPyConnection, paths: Sequence[str], needed: Sequence[str]) -> bool:
-    """Whether the engine's own reader has room for the columns that are needed; it gets fewer threads if it has with these."""
+    """Whether the engine's own reader has room for the columns that are needed. It gets fewer threads if that makes room."""
     from dphist.engines.duckdb.session import memory_limit
 
-    # A power of two: who may choose the limit learns no more than the magnitude of what is refused.
+    # A power of two: a user who may choose the limit learns only the magnitude of a refused size.
     room = 2.0 ** math.floor(math.log2(memory_limit(connection) / 4))
     threads = int(connection.execute("SELECT current_setting('threads')").fetchall()[0][0])
     folded, most = {name.casefold() for name in needed}, 0.0
@@ -220,7 +220,7 @@ def fit(connection: duckdb.DuckDBPyConnection, paths: Sequence[str], needed: Seq
 
 
 def rows_at_a_time(path: str, metadata: Any, number: int, names: Sequence[str]) -> tuple[int, list[str]]:
-    """How many rows of a row group take, by Arrow, hardly more memory than the largest of them; and texts to read as codes."""
+    """How many rows of a row group Arrow can read with little more memory than the largest row, and texts to read as codes."""
     flat, _ = _leaves(metadata, {name.casefold() for name in names})
     group = metadata.row_group(number)
     columns = [pages_of(path, group.column(leaf)) for leaf in flat]
@@ -236,7 +236,7 @@ def rows_at_a_time(path: str, metadata: Any, number: int, names: Sequence[str]) 
 
 
 def _leaves(metadata: Any, folded: set[str]) -> tuple[list[int], list[int]]:
-    """The columns that are stored for those that are needed: plain ones, and what is in lists and structs."""
+    """The stored columns behind the needed ones: plain columns, and columns inside lists and structs."""
     flat: list[int] = []
     nested: list[int] = []
     for leaf in range(metadata.num_columns):
@@ -248,9 +248,9 @@ def _leaves(metadata: Any, folded: set[str]) -> tuple[list[int], list[int]]:
 
 
 def _stored(path: str, group: Any, schema: Any, leaf: int, room: float) -> float:
-    """The bytes that the engine needs for all that is stored of a part: a list grows by doubling.
+    """The bytes that the engine needs for a column inside lists or structs: a list grows by doubling.
 
-    A word of a dictionary is copied for each element of the rows that the engine holds: as many as rows have on average.
+    A dictionary's word is copied for each element of the rows that the engine holds, at the average number per row.
     """
     column, kind = group.column(leaf), schema.column(leaf)
     values, size = int(column.num_values), int(column.total_uncompressed_size)
@@ -271,7 +271,7 @@ def _is_prefixed(column: Any) -> bool:
 
 
 def _longest_word(path: str, column: Any, dictionary: int) -> int:
-    """Of a dictionary; all of it, if that cannot be told."""
+    """The bytes of a dictionary's longest word, or of all words if they cannot be read."""
     try:
         with open(path, "rb") as file:
             file.seek(column.dictionary_page_offset)
@@ -289,7 +289,7 @@ def _longest_word(path: str, column: Any, dictionary: int) -> int:
 
 
 def pages_of(path: str, column: Any) -> Pages:
-    """The pages of a column in a row group. Where they cannot be told, one that has all of it."""
+    """The pages of a column in a row group, or one page with everything if they cannot be read."""
     try:
         return _pages(path, column)
     except (OSError, ValueError, TypeError, LookupError, ArithmeticError, RecursionError):
@@ -337,7 +337,7 @@ def _struct(file: BinaryIO) -> dict[int, Any]:
 
 def _value(file: BinaryIO, kind: int) -> Any:
     match kind:
-        case 1 | 2:  # a truth is in its kind
+        case 1 | 2:  # the kind itself says true or false
             return None
         case 3:
             file.seek(1, 1)

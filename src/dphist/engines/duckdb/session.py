@@ -1,15 +1,15 @@
 """One session of an embedded DuckDB: settings, a private place to spill to, errors that tell nothing about records.
 
-Each has a connection of its own, in memory, without network, extensions or any file but those of its source. What does not
-fit goes to a private directory that is removed with the session.
+Each session has its own connection, in memory. It has no network, no extensions and no file but those of its source. Data
+that does not fit goes to a private directory that is removed with the session.
 
 Locality, the hypothesis of every theorem: what a record contributes depends on that record alone. Statistics of a file (the
 smallest and largest value, the number of nulls) are functions of all records, and many writers leave NaN out of them; an
-optimiser that believes them lets one unit change how others are read. So every optimiser is off, unless it is listed here
-and looks at the text of the query and the schema only. Nothing then reads a statistic: without the propagation of
-statistics no expression is folded, no sum loses its check for overflow and no perfect hash table is laid out by a minimum;
-without filters in a scan no file, row group or page is skipped. The right side of a join, as a query has it, goes into the
-hash table, whatever the sizes: rows of one key must fit into memory there, so that no query has many of one unit on the right.
+optimiser that believes them lets one unit change how others are read. So every optimiser is off, unless it is listed here and
+looks at the text of the query and the schema only. Nothing then reads a statistic: without the propagation of statistics no
+expression is folded, no sum loses its check for overflow and no perfect hash table is laid out by a minimum; without filters
+in a scan no file, row group or page is skipped. The right side of a join goes into the hash table, whatever its size. There
+the rows of one key must fit into memory, so no query has many rows of one unit on the right.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ KEPT_OPTIMIZERS: Final = frozenset(
         "column_lifetime",  # a column is dropped after its last use
     }
 )
-"""The optimisers of a session; those of a later engine are off until somebody has examined them."""
+"""The optimisers of a session. A new optimiser of a later engine is off until somebody has examined it."""
 
 
 @contextmanager
@@ -56,7 +56,7 @@ def session(settings: PerformanceSettings) -> Iterator[duckdb.DuckDBPyConnection
     with private_directory(parent) as directory, duckdb.connect(":memory:") as connection:
         spill = directory / "spill"
         spill.mkdir(mode=0o700)
-        # All that this engine has but the kept ones; common_subexpressions, say, would move errors out of their TRY.
+        # All optimisers but the kept ones. For example, common_subexpressions would move errors out of their TRY.
         optimizers = connection.execute("SELECT name FROM duckdb_optimizers() ORDER BY name").fetchall()
         options = {
             "temp_directory": quote_text(str(spill)),
@@ -73,7 +73,7 @@ def session(settings: PerformanceSettings) -> Iterator[duckdb.DuckDBPyConnection
             options["threads"] = str(settings.threads)
         if settings.memory_limit is not None:
             options["memory_limit"] = quote_text(settings.memory_limit)
-        # In a notebook without ipywidgets the engine draws no bar, and refuses to be told so.
+        # In a notebook without ipywidgets the engine draws no bar, and refuses the setting.
         if connection.execute("SELECT current_setting('enable_progress_bar')").fetchall() != [(False,)]:
             options["enable_progress_bar"] = "false"
         for name, value in options.items():
@@ -97,7 +97,7 @@ LEAST: Final = 125e6
 
 
 def leave_room(connection: duckdb.DuckDBPyConnection, needed: float, least: float = LEAST) -> None:
-    """Let arrays of this process have so many bytes of what the engine may take; it keeps `least` and spills the rest."""
+    """Give arrays of this process `needed` bytes of the engine's memory. The engine keeps `least` and spills the rest."""
     now = memory_limit(connection)
     set_memory_limit(connection, min(now, max(now - needed, least)))
 
@@ -108,9 +108,9 @@ def set_memory_limit(connection: duckdb.DuckDBPyConnection, size: float) -> None
 
 
 def without_leaks(work: Callable[[], _T], *, let_through: tuple[type[Exception], ...] = ()) -> _T:
-    """Replace any error but ours, which may quote a record, by one of ours, raised where the original is out of sight.
+    """Replace errors that may quote a record by errors of ours, raised where the original is out of sight.
 
-    Not only the engine's: the records may come from a frame, a reader or a relation with errors of its own.
+    A frame, a reader or a relation has errors of its own, which are replaced like those of the engine.
     """
     ours: tuple[type[Exception], ...] = (DphistError, *let_through)
     try:
@@ -135,7 +135,7 @@ def fetch(connection: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
 
 
 def execute(connection: duckdb.DuckDBPyConnection, *statements: str) -> None:
-    """Run statements, with the same care."""
+    """Run statements. Errors of the engine are replaced as in `fetch`."""
     for sql in statements:
         with interruptible(connection.interrupt):
             without_leaks(lambda sql=sql: connection.execute(sql))  # type: ignore[misc]

@@ -48,12 +48,12 @@ SOURCE: Final = "source"
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """The columns of a view with their DuckDB types; those that are not needed have none.
+    """The columns of a view with their DuckDB types; a column that is not needed has none.
 
-    typed: the types were declared by the source itself. form: how the lines of a CSV file are divided whose first line names
-    the columns: they may be a record, if there is no header, and are not shown. reread: reads the source
-    another way, slowly, with null for values that DuckDB's reader would not take. tables: those that a derived source is made
-    of. definitions: the views that it is made by, for people to read. longest: the bytes of a text that is made of its columns.
+    typed: whether the source itself declares its types. form: how the lines of a CSV file are divided, if its first line
+    names the columns. These names may be a record and are not shown. reread: reads the source again, slowly, with null for
+    values on which DuckDB's reader fails. tables: the tables of a derived source. definitions: its views, for people to read.
+    longest: most bytes of a text that is made of the columns.
     """
 
     columns: dict[str, str]
@@ -101,7 +101,7 @@ def _attach_arrow(connection: duckdb.DuckDBPyConnection, source: object, needed:
         return wanted_columns(names, needed)
 
     table, names, typed = as_arrow(source, wanted)
-    if not table.schema.names:  # none of the columns exists: whoever asked for them will say which
+    if not table.schema.names:  # no needed column exists: the caller says which
         return Attached(dict.fromkeys(names, ""), typed)
     try:
         _create_view(connection, view, table)
@@ -158,7 +158,7 @@ def _attach_parquet(
                 expected = f"the same type of {name!r} in every file ({kind})"
                 raise UnreadableSource(expected, str(other), "rewrite the files with one schema.")
     by_engine = _types_of(connection, dict(zip(schemas[0], kinds, strict=True)))
-    # Who reads a column must not hang on a record: where the readers could differ, it is always Arrow.
+    # A record must not decide who reads a column: where the readers could differ, it is always Arrow.
     by_arrow = [
         is_read_by_arrow(kind) or by_engine[name] != schemas[0][name]
         for name, kind in zip(schemas[0], kinds, strict=True)
@@ -173,7 +173,7 @@ def _attach_parquet(
 
 
 def _types_of(connection: duckdb.DuckDBPyConnection, kinds: Mapping[str, pa.DataType]) -> dict[str, str]:
-    """What the engine calls columns of Arrow's types."""
+    """The engine's types for columns of Arrow's types."""
     if not kinds:
         return {}
     name = _registered("types")
@@ -189,7 +189,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _check_same_types(first: dict[str, str], other: dict[str, str], needed: Sequence[str], path: str) -> None:
-    """Without regard to case, as SQL reads names."""
+    """Refuse files that differ in needed columns. Names are compared without regard to case, as SQL reads them."""
     wanted, found = ({name.casefold(): kind for name, kind in schema.items()} for schema in (first, other))
     for name in dict.fromkeys(map(str.casefold, needed)):
         if (name in wanted) != (name in found):
@@ -291,7 +291,7 @@ def _declared(names: Sequence[str], files: Files) -> str:
 def _create_view(
     connection: duckdb.DuckDBPyConnection, view: str, table: Arrow, columns: str = "*", read: str | None = None
 ) -> None:
-    """Of a table, which `read` may mention under the name that it is registered by."""
+    """A view of a table, which `read` may mention under its registered name."""
     connection.register(_registered(view), table)
     connection.execute(f"CREATE OR REPLACE TEMP VIEW {view} AS SELECT {columns} FROM {read or _registered(view)}")
 
@@ -345,7 +345,7 @@ def _expand(pattern: str) -> list[str]:
 
 
 def _below(folder: Path) -> list[str]:
-    """The files of a folder and of those inside of it, but for hidden ones."""
+    """The files of a folder and of its subfolders, without hidden ones."""
     found = []
     for place, inside, names in os.walk(folder.resolve()):
         inside[:] = sorted(name for name in inside if not is_hidden(name))
@@ -354,10 +354,11 @@ def _below(folder: Path) -> list[str]:
 
 
 class InputBytes:
-    """Files that this process reads: of Parquet the columns that are needed, of others everything.
+    """The share of input files that this process has read: the needed columns of Parquet files, all of other files.
 
-    What was read is what the kernel counts for the process, on Linux; elsewhere it is not known. What is spilled meanwhile is
-    read back after the files, when the share is 1 already. A file that is read twice comes twice.
+    On Linux the kernel counts the bytes that a process reads (/proc); elsewhere the share is unknown. DuckDB's own progress
+    is not shown, because it follows from the keys and would tell of data. Spilled bytes are read back after the files, when
+    the share is 1 already. A file that is read twice counts twice.
     """
 
     def __init__(self, files: Sequence[tuple[str, Sequence[str]]]) -> None:
@@ -365,7 +366,7 @@ class InputBytes:
         self._before = bytes_read()
 
     def share(self) -> float | None:
-        """The bytes that were read since this object was made, of those there are."""
+        """The part of the bytes that was read since this object was made."""
         now = bytes_read()
         if now is None or self._before is None or not self._size:
             return None

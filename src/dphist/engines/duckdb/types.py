@@ -1,9 +1,9 @@
 """The types of DuckDB: which family each belongs to, which values are read as null, and what a key or a unit may be.
 
-Every column and every step of an expression passes `guarded`: NaN, times that nothing outside the engine can represent and
-text without end are null before anything compares, filters, groups or adds them. Equal values have equal bits: 0.0 and -0.0
-are one value. The rules are public and depend on the value alone, so a run cannot fail because of one record, and no record
-changes how another is read.
+Every column and every step of an expression passes `guarded`: NaN, texts that are too long and times that nothing outside the
+engine can represent are null before anything compares, filters, groups or adds them. Equal values have equal bits: 0.0 and
+-0.0 are one value. The rules are public and depend on the value alone, so a run cannot fail because of one record, and no
+record changes how another is read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _WHOLE: Final = frozenset(
 SIGNED: Final = _WHOLE - {"UBIGINT", "HUGEINT", "UHUGEINT"}
 FLOATS: Final = frozenset({"FLOAT", "DOUBLE"})
 NUMBERS: Final = _WHOLE | FLOATS | {"DECIMAL", "BOOLEAN"}
-"""What can be summed."""
+"""Types whose values can be summed."""
 
 _RANGES: Final = {
     "DATE": ("0001-01-01", "9999-12-31"),
@@ -32,7 +32,7 @@ _RANGES: Final = {
     "TIMESTAMP WITH TIME ZONE": ("0001-01-02 00:00:00+00", "9999-12-30 23:59:59.999999+00"),
 }
 _FAMILIES: Final = {
-    **dict.fromkeys(_WHOLE - {"UHUGEINT"}, "whole"),  # with which no function was examined
+    **dict.fromkeys(_WHOLE - {"UHUGEINT"}, "whole"),  # no function was examined with UHUGEINT
     **dict.fromkeys((*FLOATS, "DECIMAL"), "number"),
     **{name: "timestamp" for name in _RANGES if name.startswith("TIMESTAMP")},
     "DATE": "date", "TIME": "time", "BOOLEAN": "boolean", "VARCHAR": "text", "BLOB": "blob", "UUID": "uuid",
@@ -40,7 +40,7 @@ _FAMILIES: Final = {
 }  # fmt: skip
 _READ_AS: Final = {
     **dict.fromkeys(("ENUM", "JSON", "NULL"), "VARCHAR"),
-    # To the microsecond, which is all that most files can hold.
+    # Most files can hold microseconds, not nanoseconds.
     "TIME_NS": "TIME",
     "TIMESTAMPTZ_NS": "TIMESTAMP WITH TIME ZONE",
 }
@@ -54,12 +54,13 @@ def base(type_name: str) -> str:
 
 
 def family(type_name: str) -> str:
-    """What functions see in a type: text, whole, number, date, ...; "other" for what no expression may use."""
+    """The family that functions see in a type: text, whole, number, date, ...; "other" where no expression may use it."""
     return _FAMILIES.get(base(type_name), "other")
 
 
 def guarded(sql: str, type_name: str, longest: int = LONGEST_KEY) -> str:
-    """A column or a step of an expression, with null for what must not go on. `sql` is written out up to three times.
+    """A column or a step of an expression, with null for every value that the next step must not see. `sql` is written out up
+    to three times.
 
     longest: the bytes of a text or binary value.
     """
@@ -114,28 +115,28 @@ def canonical(sql: str, type_name: str, role: str) -> str:
 
 
 def key(sql: str, type_name: str, role: str) -> tuple[str, str]:
-    """A guarded column as a key, and its type then."""
+    """A guarded column as a key, and the type of the key."""
     kinds = {"HUGEINT": "DECIMAL(38,0)", "UHUGEINT": "DECIMAL(38,0)", "UUID": "VARCHAR", "NULL": "VARCHAR"}
     return canonical(sql, type_name, role), kinds.get(base(type_name), type_name)
 
 
 def is_addable(type_name: str) -> bool:
-    """Whether it is one of whole numbers up to 64 bits."""
+    """Whether a type has whole numbers of at most 64 bits."""
     return type_name in SIGNED or type_name == "UBIGINT"
 
 
 def is_number(type_name: str) -> bool:
-    """Whether a cast to double takes any value; truth values are none."""
+    """Whether a cast to double takes any value. Booleans are no numbers."""
     return base(type_name) in NUMBERS - {"BOOLEAN"}
 
 
 def ordered(sql: str, type_name: str) -> str:
-    """A column in a form that can be hashed and ordered: any type can be."""
+    """A column in a form that can be hashed and ordered. In DuckDB every type can."""
     return sql
 
 
 def check_unit(type_name: str, name: str) -> None:
-    """Refuse a unit that reading would shorten: two people could become one, who would be bounded as one."""
+    """Refuse a unit that is shortened when it is read: two people could become one and be bounded as one."""
     if base(type_name) in ("TIME_NS", "TIMESTAMPTZ_NS"):
         raise InvalidParameter(
             f"the unit {name!r} to be read as it is", type_name, "cast it to text or microseconds first."

@@ -30,7 +30,7 @@ def _tables(source: object) -> Iterable[Any]:
 
 
 def input_files(source: Any) -> tuple[str, ...]:
-    """The files behind a DataFrame; one that cannot tell them will say why when it is read."""
+    """The files behind a DataFrame. If it cannot tell them, reading it will say why."""
     if not is_frame(source):
         return ()
     from dphist.engines.spark.session import without_leaks

@@ -74,7 +74,7 @@ class SparkWriter:
         return self.names.setdefault(name, f"item_{len(self.names)}")
 
     def scan(self, relation: Scan, wanted: Sequence[str]) -> Written:
-        """A frame of its own."""
+        """Each scan has its own frame."""
         reads = reads_of(relation, wanted)
         table, own = self.tables[relation.table], list(reads.own.values())
         check_times(table, reads.of_unit)
@@ -87,7 +87,7 @@ class SparkWriter:
         return self._define(view, pieces)
 
     def constants(self, relation: Values, wanted: Sequence[str]) -> Written:
-        """As a table of the driver: nothing of a statement is in the SQL."""
+        """The constants become a table of the driver, so no text of a statement is in the SQL."""
         with duckdb.connect(":memory:") as connection:
             listed = constants(relation, connection)
         frame, _ = read_frame(self.spark, listed, wanted, [])
@@ -105,7 +105,7 @@ class SparkWriter:
         return self._define(child.view, pieces)
 
     def filter(self, child: Written, condition: Expression, wanted: Sequence[str]) -> Written:
-        """By its own type, as a condition of a query."""
+        """The type of the condition is checked, as in a query."""
         sql = self._expression(condition, child.view, self._named(child), child.longest)
         if (kind := types_of(self.spark, child.view, [sql])[0]) not in ("boolean", "void"):
             hint = "compare it with something, as in amount > 5."
@@ -122,7 +122,7 @@ class SparkWriter:
         return Written(view, {names[ours]: kind for ours, kind in frame.dtypes})
 
     def _attach(self, frame: DataFrame, columns: Sequence[str], what: str) -> tuple[str, Callable[[str], str]]:
-        """A view of a table, and how it calls a column."""
+        """A view of a table, and a function from columns to their names in it."""
         own = {name: f"own_{place}" for place, name in enumerate(dict.fromkeys(map(str.casefold, columns)))}
         self.attached += 1
         view = self.views.add(narrowed(frame, own), f"source_{self.attached}")

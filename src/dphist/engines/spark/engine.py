@@ -1,7 +1,7 @@
 """Bounding and counting in Spark: the plan of `sql`, in Spark's words. Works through classic sessions and Spark Connect.
 
-Nothing here collects a group to the driver, unless a caller asks for a histogram in its process: every step is a DataFrame,
-and what noise is drawn on is first written down (`staging`), so that a task that is run again finds the same integers.
+No group comes to the driver, unless a caller asks for a histogram there: every step is a DataFrame. Exact numbers are written
+down (`staging`) before noise is drawn on them, so that a repeated task finds the same integers.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SparkEngine(Engine):
-    """A Spark session, and where it may write what no one else may read.
+    """A Spark session, and a place for tables that nobody else may read.
 
     Args:
         spark: the session.
@@ -89,7 +89,7 @@ class SparkEngine(Engine):
     ) -> Iterator[SparkRecords]:
         """Check everything that can be checked without reading a record, and prepare the session for one run.
 
-        Exact tables go when the block ends; if it fails, so do those that were to stay.
+        Exact tables are deleted when the block ends. If it fails, the released table is deleted, too.
         """
         tell, views, seed = progress or silent, Views(self.spark), fresh(seed)
         tell(READING)
@@ -108,7 +108,7 @@ class SparkEngine(Engine):
             views.drop()
 
     def columns(self, source: object) -> list[str]:
-        """Of files, those that their folders add come last."""
+        """All columns. Columns of folder names come last."""
         with pinned(self.spark):
             return column_names(self.spark, source)
 
@@ -123,7 +123,9 @@ class SparkEngine(Engine):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SparkRecords:
-    """The records of a query, ready to be counted, and the directories of the run: what goes with it, and what stays."""
+    """The records of a query, ready to be counted, and the directories of the run: one that is deleted with it, and one that
+    stays.
+    """
 
     engine: SparkEngine
     fields: Fields
@@ -157,13 +159,15 @@ class SparkRecords:
             raise InvalidParameter(f"{self.query.public_keys.num_rows} different public keys", number)
 
     def require_noise(self) -> None:
-        """Executors can draw noise, there is a place for exact tables, and the public list has no key twice."""
+        """Check that executors can draw noise, that the public list has no key twice, and that there is a place for exact
+        tables.
+        """
         check_executors(self.spark)
         self.check_listed()
         self.staging()
 
     def written_records(self) -> SparkRecords:
-        """The records as a table: a source that is computed twice need not be the same twice."""
+        """The records as a table, since a source may differ when it is computed again."""
         sql = f"WITH {records_sql(self.fields, SPARK)} SELECT * FROM records"
         kept = self.views.add(self.staging().write(self.sql(sql), "records", distinct=None), "records")
         return replace(self, fields=replace(self.fields, kept=kept, read=self.fields.reads))
@@ -192,7 +196,7 @@ class SparkRecords:
         return self.views.add(self.staging().write(self.sql(sql), name, distinct=distinct), name)
 
     def coverage(self, pairs: str, released: DataFrame) -> tuple[int, int]:
-        """Of a table of pairs by its name, and one with keys."""
+        """The coverage of pairs, by the name of their table, by a table of released keys."""
         shown = self.views.add(released, f"released_{self.views.number()}")
         sql = coverage_sql(pairs, shown, self.fields.key_names, SPARK)
         (counted,) = without_leaks(lambda: self.sql(sql).collect())
@@ -255,7 +259,7 @@ class SparkRecords:
         return commented(self.query, self.fields.explained(self.pairs_sql()))
 
     def histogram_sql(self, bounds: ContributionBounds, pairs: str | None = None, largest: int | None = None) -> str:
-        """The whole plan in SQL, or what is left of it when the pairs are written down."""
+        """The whole plan in SQL, or the rest of it if the pairs are written down."""
         taken: dict[int, str] = {}
         if self.fields.distinct:
             from dphist.engines.spark.pairs import count_distinct
@@ -264,7 +268,7 @@ class SparkRecords:
         return histogram_sql(self.fields, bounds, self.seed, SPARK, largest=largest, written=pairs, taken=taken)
 
     def pairs_sql(self) -> str:
-        """One row per unit and group: the steps of each aggregate, and the group's place in the random order of the unit's."""
+        """One row per unit and group: the steps of each aggregate, and the group's place in the unit's random order."""
         dialect = SPARK
         stages = [
             records_sql(self.fields, dialect),
@@ -294,7 +298,7 @@ class SparkRecords:
 def check_elsewhere(spark: SparkSession, path: str) -> None:
     """Refuse a folder that exists on a file system that only Spark reaches, where nothing is overwritten.
 
-    Whoever reads a path that does not exist is refused.
+    Spark refuses to read a path that does not exist: that is the test.
     """
     if is_here(path):
         return
@@ -381,7 +385,7 @@ def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: Vie
 
 
 def _value(spark: SparkSession, view: str, sql: str, measure: Measure, typed: bool) -> str:
-    """By its type. What an expression gives must be a number; a column of a source without types may spell one."""
+    """A measure's value by its type. An expression must give a number; a column of a source without types may spell one."""
     kind = types_of(spark, view, [sql])[0]
     if measure.any_type:
         return spark_types.canonical(sql, kind, repr(measure.column))

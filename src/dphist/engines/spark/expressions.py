@@ -1,4 +1,4 @@
-"""Users' expressions in Spark SQL: the same tree, the same meaning; tables of Spark's words.
+"""Users' expressions in Spark SQL: the same trees with the same meaning, in Spark's words.
 
 A function that is not listed, because Spark lacks it or means something else by it, is refused. Arithmetic and casts have the
 forms that give null where they fail.
@@ -47,8 +47,8 @@ def spark_expression(
 ) -> str:
     """An expression in Spark SQL.
 
-    name: makes an identifier of a column of the record, which is guarded. kind: tells the type that Spark gives an expression.
-    longest: the bytes of a text that a step makes.
+    name: gives the identifier of a guarded column. kind: gives Spark's type of an expression. longest: the bytes of a text
+    that a step makes.
     """
     return _Writer(name, kind, longest).write(expression)
 
@@ -149,7 +149,7 @@ class _Writer(Visitor[str]):
         return given.upper()
 
     def _together(self, nodes: Sequence[Node]) -> list[str]:
-        """What becomes of one type. Spark would read text beside times as a time, and some of it by its clock."""
+        """Values that become one type. Spark would read a text beside a time as a time, and some texts by its clock."""
         written = self.every(nodes)
         kinds = [
             "string" if _is_text(node) else "" if isinstance(node, Literal) else self._kind(sql)
@@ -175,7 +175,7 @@ class _Writer(Visitor[str]):
         return written
 
     def _check_moment(self, node: Node) -> None:
-        """A text that is read as a date or a time: of a constant Spark takes 'now' and 'today' for the clock."""
+        """Refuse a constant text that Spark would read by its clock as a date or a time, such as 'now' or 'today'."""
         text = node.text if isinstance(node, Literal) and _is_text(node) else None
         if text is not None and not _DATED.match(text):
             raise self._refusal(f"{text!r} as a date or a time")
@@ -196,7 +196,7 @@ def _is_text(node: Node) -> bool:
 
 
 def quote_text(value: str) -> str:
-    """A text as a Spark literal. What a setting could read as an escape is written as bytes."""
+    """A text as a Spark literal. A text that a setting could read as an escape is written as bytes."""
     if value.isascii() and value.replace(" ", "").isprintable() and "'" not in value and "\\" not in value:
         return f"'{value}'"
     return f"CAST(X'{value.encode().hex()}' AS STRING)"
@@ -228,16 +228,16 @@ OPERATIONS: Final[Mapping[str, str]] = {
 """As `functions.OPERATIONS` has them for DuckDB."""
 
 PARTS: Final = ("year", "quarter", "month", "week", "day", "hour", "minute")
-"""Of dates and times."""
+"""The parts of dates and times."""
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of so many arguments. sql: over them.
+    """A function of some number of arguments. sql: the form over them.
 
-    alike: from which argument on they become of one type. moment: whether the last one must be a date or a time. part: whether
-    the first one is a part of a date. result: what of it has to become null, a long text, NaN, or whatever its type may have.
-    fits: whether Spark means the same by these arguments.
+    alike: the first argument of those that become one type. moment: whether the last argument must be a date or a time. part:
+    whether the first argument names a part of a date. result: which values become null: long texts, NaN, or all that its type
+    must not have. fits: whether Spark and DuckDB agree on these arguments.
     """
 
     sql: str

@@ -2,7 +2,7 @@
 
 A function gets everything as parameters of a closure, which travels inside the task and is never printed: Spark shows the
 names of functions in plans and logs, not what they hold. Between two steps there are groups that nobody may learn of, so
-their tables go with the exact ones.
+their tables are deleted with the exact ones.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 OnBatches = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 ROWS_IN_A_PART: Final = 1 << 17
-"""Of the released table, at least, if it has more than one part: a file with fewer rows costs more than they do."""
+"""The least rows of a part, if the released table has several: a file costs more than fewer rows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -54,7 +54,7 @@ class SparkGroups:
         return self.records.views.add(self.frame, f"groups_{self.records.views.number()}")
 
     def each(self, function: OnGroups, names: Sequence[str]) -> SparkGroups:
-        """Task by task, batch by batch, written once. A group that is in it twice is found in the next table."""
+        """Task by task, batch by batch, written once. A group that comes twice is found in the next table."""
         return self._applied(self.frame, on_each(function, names), names)
 
     def together(self, function: OnGroups, names: Sequence[str]) -> SparkGroups:
@@ -106,11 +106,11 @@ class SparkGroups:
         return self.records.scalar(f"SELECT COUNT(*) FROM {self.view()}")
 
     def publish(self, function: OnGroups, layout: Layout, *, together: bool = False) -> SparkTable:
-        """The released table; what stays of it is a copy laid out by the released keys alone.
+        """The released table, as a copy that is laid out by the released keys alone.
 
-        Which part of the first copy a group is in, and where Spark would therefore cut the files of a sorted table, depends on
-        groups that were not released. How many parts the copy has follows from the number of released rows: Spark's own
-        choice would follow the sizes of compressed parts.
+        Groups that are not released decide in which part of the first copy a group is, and where Spark would cut a sorted
+        table into files. The number of released rows decides how many parts the second copy has: Spark's own choice would
+        follow the sizes of compressed parts.
         """
         from pyspark.sql.types import DoubleType, LongType, StructField
 
@@ -134,7 +134,9 @@ class SparkGroups:
 
 
 def on_each(function: OnGroups, names: Sequence[str], layout: Layout | None = None) -> OnBatches:
-    """A function of some groups for `mapInArrow`, batch by batch. A source of a test goes along; no other source does."""
+    """A function of some groups for `mapInArrow`, batch by batch. A test's source of entropy goes along; no other source
+    does.
+    """
     source = current_source()
     blocks = () if type(source) is SystemEntropy else (allow_test_entropy, partial(drawing_from, source))
 
@@ -145,7 +147,7 @@ def on_each(function: OnGroups, names: Sequence[str], layout: Layout | None = No
             for batch in batches:
                 yield from _applied(function, pa.Table.from_batches([batch]), names, layout).to_batches()
 
-    on_batches.__name__ = function.__name__  # what Spark shows of it
+    on_batches.__name__ = function.__name__  # Spark shows this name
     return on_batches
 
 
@@ -160,7 +162,7 @@ def on_all(function: OnGroups, names: Sequence[str], layout: Layout | None = Non
 
 
 def _sorted(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """All batches of the one task as one table, in the order of the keys: sums of doubles must not show another."""
+    """All batches of the one task as one table, in the order of the keys: sums of doubles would show another order."""
     if parts := list(batches):
         table = pa.Table.from_batches(parts)
         yield table.take(row_order(table, _key_names(table), "key"))
@@ -250,7 +252,7 @@ class SparkTable:
         writer = frame.write.options(**COMMITTER).mode("error")
         if kind == "csv":  # blanks around a text are a part of it
             writer = writer.options(header=True, ignoreLeadingWhiteSpace=False, ignoreTrailingWhiteSpace=False)
-        if kind == "json":  # which leaves them out by itself
+        if kind == "json":  # Spark leaves nulls out of JSON by default
             writer = writer.options(ignoreNullFields=False)
         # a literal: a list of rows would start a Python process
         line = self.directory.spark.range(1).select(F.lit(metadata).alias("metadata")).coalesce(1)

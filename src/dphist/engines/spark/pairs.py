@@ -91,11 +91,11 @@ class SparkPairs:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class SparkPairsByUnit:
-    """Pairs with a view of each unit's sample; in an election all are in it.
+    """Pairs with a view of each unit's sample. In an election the sample has all pairs.
 
-    The election is deferred acceptance as `dphist.engines.election` has it, by keys instead of codes. Whoever holds a place in
-    a group, and whoever was turned away, is written down once in every round, so that rounds do not compute each other again.
-    Nothing of it comes to the driver but whether anybody was turned away.
+    The election is deferred acceptance as in `engines.election`, by keys instead of codes. Each round writes down who holds a
+    place and who was turned away, so that no round computes an earlier one again. The driver learns only whether anybody was
+    turned away.
     """
 
     records: SparkRecords
@@ -160,7 +160,7 @@ class SparkPairsByUnit:
 
 
 def place_all(records: SparkRecords, lists: str, keys: Sequence[str], capacity: int) -> str:
-    """Who holds a place in which group at the end of an election, as a table by its name. No unit holds two places.
+    """The name of a table of the units that hold a place in a group at the end of an election. No unit holds two places.
 
     lists: SQL that gives every `unit` with its `turn`, and its groups, by their keys, with their `position` from 1.
     """
@@ -195,7 +195,7 @@ def round_sql(sampled: str, state: str, keys: Sequence[str], kept: Sequence[str]
 
 
 def votes_sql(placed: str, look: str | None, keys: Sequence[str]) -> str:
-    """The votes of every group that has any, and what the look says of it."""
+    """Every group with votes, their number, and its `first` of the look."""
     listed = ", ".join(keys)
     votes = f"SELECT {listed}, COUNT(*) AS votes FROM {placed} GROUP BY {listed}"
     if look is None:
@@ -224,7 +224,7 @@ def classes_sql(
 def with_bins_sql(
     counted: str, pairs: str, weights: str, keys: Sequence[str], trees: Sequence[int], order: str, most: int
 ) -> str:
-    """Counted groups with the bins of at most `most` of them of each unit, the first in its order."""
+    """Counted groups with bins, from the first `most` groups of each unit in its order."""
     listed = ", ".join(f"pair.{key}" for key in keys)
     place = f"ROW_NUMBER() OVER (PARTITION BY unit ORDER BY {order}, {listed})"
     chosen = f"SELECT pair.*, {place} AS turn FROM {pairs} AS pair LEFT SEMI JOIN {weights} AS given"
@@ -236,7 +236,7 @@ def with_bins_sql(
 
 
 def count_distinct(records: SparkRecords, bounds: ContributionBounds) -> dict[int, str]:
-    """A table of groups with how many values are taken, for each measure of distinct values, by its position."""
+    """For each measure of distinct values, by its position, a table of groups with the number of values that are taken."""
     return {
         position: _count_distinct(records, position, int(measure.upper), bounds)
         for position, measure in records.fields.distinct

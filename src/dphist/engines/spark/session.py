@@ -1,8 +1,9 @@
 """Sessions of Spark: what a run sets, so that no setting of its owner changes what is counted; put back afterwards.
 
 A session of our own has a JVM of its own. Spark keeps shuffle files, spilled rows and tables on their way from Python in its
-local directories, with the rights of any new file: everybody may read them. So these lie in private directories (`scratch`)
-that go with the process; what a killed one left, the next run removes. Who starts a JVM themselves says where it writes.
+local directories, with the rights of any new file: everybody may read them. So they lie in private directories (`scratch`)
+that are deleted with the process. The next run deletes those of a killed process. A user who starts a JVM decides where it
+writes.
 """
 
 from __future__ import annotations
@@ -59,17 +60,17 @@ SETTINGS: Final = {
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
     "spark.sql.files.ignoreInvalidPartitionPaths": "false",
-    # Names are told apart as everywhere here, and are those of all records or of none.
+    # Names differ in more than case, and a column is in all files or in none.
     "spark.sql.caseSensitive": "false",
     "spark.sql.parquet.mergeSchema": "false",
     # One folder of another name must not turn a key of every record from a number into a text.
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
-    # Files are not believed to hold what they were divided by: a unit in two of them would be counted twice.
+    # Spark must not trust that files are divided by a column: a unit in two files would be counted twice.
     "spark.sql.sources.bucketing.enabled": "false",
     "spark.sql.sources.v2.bucketing.enabled": "false",
     "spark.sql.legacy.bucketedTableScan.outputOrdering": "false",
-    # Statistics leave NaN out, and answer nothing: not even a filter of the owner's own DataFrame. (None of ours gets as far
-    # as a source: see `spark.source.BARRIER`.)
+    # Statistics leave NaN out, so they answer no filter, not even one of the owner's own DataFrame. (No filter of ours gets
+    # as far as a source: see `spark.source.BARRIER`.)
     "spark.sql.parquet.filterPushdown": "false",
     "spark.sql.orc.filterPushdown": "false",
     "spark.sql.csv.filterPushdown.enabled": "false",
@@ -79,10 +80,10 @@ SETTINGS: Final = {
     "spark.sql.orc.aggregatePushdown": "false",
     "spark.sql.optimizer.metadataOnly": "false",
     "spark.sql.inMemoryColumnarStorage.partitionPruning": "false",
-    # No rule that somebody left out changes a result; but we have tried them all, not all but some.
+    # Leaving a rule out should change no result, but we have tried Spark with all rules only.
     "spark.sql.optimizer.excludedRules": "",
     "spark.sql.adaptive.optimizer.excludedRules": "",
-    # A batch of lines of a CSV file on its way to Python: the longest of them must not fill the memory together.
+    # A batch of CSV lines on its way to Python: many of the longest lines must not fill the memory.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1024",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(1 << 26),
     "spark.sql.execution.arrow.useLargeVarTypes": "false",
@@ -99,7 +100,7 @@ def is_connect(spark: SparkSession) -> bool:
 def tasks_done(spark: SparkSession) -> Share:
     """The share of tasks that are done in the first stage from now on: it reads the source, in pieces of so many bytes.
 
-    Later stages are not told: how many tasks they have is a matter of keys. Of Spark Connect nothing is known.
+    Later stages are not told, since their numbers of tasks depend on keys. Spark Connect tells nothing.
     """
     first: list[int] = []
 
@@ -138,7 +139,7 @@ def pinned(spark: SparkSession) -> Iterator[None]:
 _T = TypeVar("_T")
 
 OTHER_HEADER: Final = "dphist: the header of a CSV file differs from that of the first"
-"""What a task says that finds one. It quotes nothing."""
+"""The error of a task that finds another header. It quotes nothing."""
 
 _LOGGERS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
@@ -161,8 +162,9 @@ def without_leaks(work: Callable[[], _T]) -> _T:
 
 
 class _Silence(logging.Filter):
-    """Lets nothing through that a thread logs while it is at work here: Spark writes the text of an error to stderr when it
-    makes the exception, before anybody can catch it."""
+    """Drops everything that a thread logs while it works here: Spark writes the text of an error to stderr when it makes the
+    exception, before anybody can catch it.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -189,20 +191,20 @@ def _unlogged() -> Iterator[None]:
 
 
 def delete_here(directory: PrivateDirectory) -> None:
-    """Delete a directory of this machine when nobody waits for an answer any more."""
+    """Delete a directory of this machine, at a time when nobody waits for the outcome."""
     directory.remove()
     if directory.path.exists():
         warnings.warn(f"delete {directory.path} yourself: it could not be deleted", ResourceWarning, stacklevel=2)
 
 
 LOCAL: Final = "SPARK_LOCAL_DIRS"
-"""The variable that a driver goes by, whatever spark.local.dir says."""
+"""The variable that tells a driver where to write, whatever spark.local.dir says."""
 
 _LONGEST_WAIT: Final = 20.0
 
 
 def start(builder: Any, *, remote: bool) -> SparkSession:
-    """A session; if a JVM is started for it, with local directories that nobody else can read. remote: it has one elsewhere."""
+    """A session. A JVM that it starts gets local directories that nobody else can read. remote: its JVM is elsewhere."""
     from pyspark import SparkContext
 
     no_core_dumps()  # before a JVM is started, which has the limits of this process
@@ -254,7 +256,7 @@ def told(directories: Sequence[PrivateDirectory]) -> Iterator[None]:
 
 
 def _end_jvm(directories: Sequence[PrivateDirectory]) -> None:
-    """End the JVM and wait for it: whoever still writes would bring back what is removed."""
+    """End the JVM and wait for it: a JVM that still writes would bring removed files back."""
     from pyspark import SparkContext
 
     context: Any = SparkContext._active_spark_context
@@ -309,7 +311,7 @@ def open_session(master: str | None, remote: str | None) -> SparkSession:
     master = master if remote is not None or master is not None else "local[*]"
     if (master or remote or "").startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # the one that has dphist
-    # What Spark says of pandas concerns nobody here: tables travel as Arrow.
+    # Spark's warning about pandas does not matter: tables travel as Arrow.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     builder: Any = SparkSession.builder.appName("dphist").config("spark.ui.showConsoleProgress", "false")
     builder = builder.config("spark.log.level", "ERROR")

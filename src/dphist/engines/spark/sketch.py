@@ -1,9 +1,9 @@
 """Misra-Gries sketches on a cluster: one of each hashed block of units, merged in a tree.
 
-Units, not rows, are put into blocks: `histogram.sketch` proves that a block's counts move by a vector in {0,1}^d or {0,-1}^d
-when one of its units comes or goes, that a reduction keeps this, and so does adding the counts of other blocks, which do
-not move. That is an induction over *any* tree of merges, so blocks are merged eight at a time. (Sketches of arbitrary
-parts of the rows have no such structure: a unit would move several of them.)
+Units, not rows, are put into blocks. `duckdb.sketch` proves that a block's counts move by a vector in {0,1}^d or {0,-1}^d
+when one of its units comes or goes, and that a reduction keeps this. Adding the counts of other blocks keeps it, too, since
+they do not move. By induction this holds over *any* tree of merges, so blocks are merged eight at a time. (Sketches of
+arbitrary parts of the rows have no such structure: a unit would move several of them.)
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Sources as DataFrames of Spark: only the columns that are needed, guarded, out of reach of every statistic.
 
 One line of a text file is one record, read alone, so that no record moves a border, a type or a name of another. Spark's own
-readers would end the run for a line of too many fields, and take what stands behind a quote for another field. Lines are read
-as text here and parted one by one: CSV by Python's `csv` on the executors, JSON by Spark's `from_json`. What is not a record
-(too long, not UTF-8, malformed) costs itself.
+readers would end the run for a line of too many fields, and take text after a closing quote for another field. So lines are
+read as text here and parsed one by one: CSV by Python's `csv` on the executors, JSON by Spark's `from_json`. A line that is
+no record (too long, not UTF-8, malformed) costs only itself.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ _T = TypeVar("_T")
 BARRIER: Final = "spark_partition_id() >= 0"
 """True for every record, which Spark does not know: it moves no filter past a condition that is not deterministic.
 
-So no filter of ours, and none that Spark infers from one, reaches a source, whatever it is (Parquet, ORC, JDBC, Delta, a cached
-table), where statistics would answer it: they leave NaN out, and may be wrong.
+So no filter of ours, and none that Spark infers from it, reaches a source (Parquet, ORC, JDBC, Delta, a cached table). There
+statistics would answer the filter, and they leave NaN out and may be wrong.
 """
 
 
@@ -75,7 +75,7 @@ class Views:
         return len(self._names)
 
     def drop(self) -> None:
-        """Forget all of them."""
+        """Forget all names."""
         for name in filter(None, self._names[1:]):
             self._spark.catalog.dropTempView(name)
 
@@ -142,7 +142,7 @@ def _file_columns(spark: SparkSession, files: Files, found: Sequence[str]) -> li
 def read_frame(
     spark: SparkSession, source: object, plain: Sequence[str], expressions: Collection[Expression]
 ) -> tuple[DataFrame, bool]:
-    """A DataFrame, and whether its types were declared by itself. plain: columns that the query names itself."""
+    """A DataFrame, and whether the source declares its types. plain: columns that the query names outside of expressions."""
     if isinstance(source, pa.Table):
         needed = [*plain, *(name for expression in expressions for name in expression.columns)]
         return without_leaks(lambda: frame_of(spark, source, needed)), True
@@ -160,7 +160,7 @@ def _opened(
     of_frame: Callable[[DataFrame], _T],
     of_files: Callable[[Files, Sequence[str]], _T],
 ) -> _T:
-    """What a function makes of a frame, or of files, which Spark alone may be able to reach."""
+    """The result of `of_frame` for a frame, or of `of_files` for files, which perhaps only Spark can reach."""
     if is_frame(source):
         frame: Any = source
         return of_frame(frame)
@@ -244,8 +244,8 @@ _IS_RECORD: Final = f"octet_length({_UNMARKED}) - CAST(endswith({_UNMARKED}, '\r
 def frame_of(spark: SparkSession, table: pa.Table, needed: Sequence[str] | None = None) -> DataFrame:
     """A table of the driver as a DataFrame, with the columns that Spark has a type for.
 
-    A needed column without one is refused, by its type. No value decides whether the rest can be read: Spark's own
-    conversion would fail on a time that microseconds cannot hold, and for a time in an hour that a clock shows twice.
+    A needed column without such a type is refused. No value decides whether the rest can be read: Spark's own conversion
+    would fail on a time that microseconds cannot hold, and for a time in an hour that a clock shows twice.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -273,7 +273,7 @@ _PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """A column of a type that Spark reads whatever the values; None if there is none."""
+    """A column of a type that Spark reads whatever the values are; None if Spark has no such type."""
     kind = column.type
     if pa.types.is_dictionary(kind):
         return _plain(column.cast(kind.value_type))
@@ -307,9 +307,10 @@ def _microseconds(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def listed(spark: SparkSession, paths: Sequence[str]) -> list[str]:
-    """The files behind paths, which Spark alone may be able to reach. None is read.
+    """The files behind paths, which perhaps only Spark can reach. No file is read.
 
-    Spark leaves hidden files out of a folder, but not out of what a glob matches: such a glob is refused.
+    Spark leaves hidden files out of a folder, but not out of the matches of a glob. A glob that matches hidden files is
+    refused.
     """
     found = [unquote(path) for path in _lines(spark, paths).inputFiles()]
     for pattern in paths:
@@ -334,7 +335,7 @@ def folder_columns(folder: Iterable[str]) -> list[str]:
 
 
 def _decoded(sql: str) -> str:
-    """Signs such as %20 as what they stand for; a plus stays one."""
+    """Escapes such as %20 decoded. A plus stays a plus."""
     return f"try_url_decode(replace({sql}, '+', '%2B'))"
 
 
@@ -387,8 +388,9 @@ def read_csv(
 
 @dataclass(frozen=True, slots=True)
 class CsvRecords:
-    """From lines to fields, on the executors: the ones at `places` of every line that has the fields of the header, and the
-    columns of its folders, which come behind the line."""
+    """From lines to fields, on the executors: the fields at `places` of every line with as many fields as the header, and the
+    columns of its folders.
+    """
 
     header: tuple[str, ...]
     places: dict[str, int]
@@ -431,7 +433,7 @@ def fields_of(line: bytes, form: CsvFormat) -> list[str] | None:
 
 
 def _header(spark: SparkSession, paths: Sequence[str], form: CsvFormat) -> tuple[str, ...]:
-    """The first line of a file. Of the other files, the executors compare theirs with it."""
+    """The first line of one file. Executors compare the first lines of other files with it."""
     first = _lines(spark, paths).where(f"{_START} = 0").selectExpr("CAST(value AS BINARY)").limit(1).collect()
     fields = fields_of(bytes(first[0][0]), form) if first else None
     if fields is None:

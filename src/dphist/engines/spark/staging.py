@@ -3,8 +3,8 @@
 Why. Spark computes a table again whenever it needs it: for a retried task, a speculative copy, a second action. Noise that is
 drawn inside such a computation would be drawn again, and two noisings of one count cost twice. So every exact table is
 written before noise is drawn on it, every noisy table is written once, by Spark's output committer, and only what was
-committed is read. Algorithm 1 of the committer moves a task's files to their place when the job is committed; 2 would do so
-task by task and could leave files of a failed attempt beside those of its successor.
+committed is read. Algorithm 1 of the committer moves a task's files to their place when the job is committed; algorithm 2
+would move them task by task and could leave files of a failed attempt beside those of its successor.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Staging:
     def write(self, frame: DataFrame, name: str, *, distinct: Sequence[str] | None) -> DataFrame:
         """Compute a table once, and return what was committed, in which no two rows agree in the columns `distinct`.
 
-        That is so before it is written. It is looked at again because everything after it relies on it: a file format that
-        rounds a value, or a file system that keeps the files of a lost task, would let one unit count twice in a group.
+        The rows differ before they are written. They are checked again because every later step relies on it: a file format
+        that rounds a value, or a file system that keeps the files of a lost task, would let one unit count twice in a group.
         """
         path, schema = f"{self.root}/{name}", without_leaks(lambda: frame.schema)
         if name in self._written:
@@ -85,15 +85,13 @@ class Staging:
         try:
             empty = self.spark.createDataFrame([], schema).coalesce(1)
             without_leaks(lambda: empty.write.mode("overwrite").parquet(f"{self.root}/{name}"))
-        except (
-            Exception
-        ):  # whatever it is: the other tables are to be emptied too, and the caller says that one was not
+        except Exception:  # the other tables must be emptied, too; the caller says that this one was not
             return False
         return True
 
 
 def remove_all(*stagings: Staging) -> None:
-    """Delete several directories, each whatever becomes of the others, and say once what is left."""
+    """Delete several directories, even if one fails, and say once which are left."""
     left = []
     for staging in stagings:
         try:
@@ -110,7 +108,7 @@ def new_staging(spark: SparkSession, parent: str | None) -> Staging:
     if parent is not None and "://" in parent:
         return _removed_at_stop(Staging(spark, f"{parent.rstrip('/')}/dphist-{fresh(None):016x}", directory=None))
     if is_connect(spark) or not (spark.conf.get("spark.master", "") or "").startswith("local"):
-        # A path without a scheme would be one of the cluster's default file system: not where we would look for it.
+        # Spark takes a path without a scheme for one of the cluster's default file system, and we for one of this machine.
         raise InvalidParameter(
             "the address of a directory that the cluster shares and only you can read",
             repr(parent) if parent is not None else "none",

@@ -30,9 +30,9 @@ def family(type_name: str) -> str:
 def guarded(sql: str, type_name: str, longest: int = LONGEST_KEY) -> str:
     """A column or a step of an expression, with null for every value that the next step must not see.
 
-    NaN, because statistics of files leave it out and engines disagree on what it is less than. Text over the limit or
-    that is not UTF-8, because a later step would build more of it or could not write it. Dates and times outside the years 1
-    to 9999, because some of Spark's functions overflow far outside and end the run, in every mode.
+    NaN, because statistics of files leave it out and engines order it differently. Text over the limit or not in UTF-8,
+    because a later step would build more of it or could not write it. Dates and times outside the years 1 to 9999, because
+    some of Spark's functions overflow far outside and end the run, in every mode.
     """
     kind = family(type_name)
     if kind in ("float", "double"):
@@ -86,23 +86,23 @@ def canonical(sql: str, type_name: str, role: str) -> str:
 
 
 def key(sql: str, type_name: str, role: str) -> tuple[str, str]:
-    """A guarded column as a key, and its type then."""
+    """A guarded column as a key, and the type of the key."""
     text = is_text(type_name) or type_name == "void"
     return canonical(sql, type_name, role), "string" if text else type_name
 
 
 def is_addable(type_name: str) -> bool:
-    """Whether it is one of whole numbers up to 64 bits."""
+    """Whether a type has whole numbers of at most 64 bits."""
     return type_name in SIGNED
 
 
 def is_number(type_name: str) -> bool:
-    """Whether a cast to double takes any value; truth values are none."""
+    """Whether a cast to double takes any value. Booleans are no numbers."""
     return family(type_name) in NUMBERS - {"boolean"}
 
 
 def ordered(sql: str, type_name: str) -> str:
-    """A column in a form that can be hashed and ordered: maps cannot be, so that what is not simple is written as text."""
+    """A column in a form that can be hashed and ordered: a nested value is written as text, since maps have no order."""
     return sql if is_simple(type_name) else f"CAST({sql} AS STRING)"
 
 
@@ -121,12 +121,12 @@ def in_range(sql: str, type_name: str) -> str:
 
 
 def dated(sql: str) -> str:
-    """A text that begins with a year, or null: of a time alone, such as 10:00, Spark makes one of the day on which it runs."""
+    """A text that begins with a year, or null. To a time alone, such as 10:00, Spark would add the day of the run."""
     return once(sql, lambda value: f"CASE WHEN {value} RLIKE '^[^0-9]?[0-9]{{4}}' THEN {value} END")
 
 
 def is_text(type_name: str) -> bool:
-    """Whether a type is one of texts."""
+    """Whether values of a type are texts."""
     return family(type_name) in _TEXT
 
 
@@ -141,7 +141,7 @@ def check_equality(type_name: str, column: str) -> None:
 
 
 def is_moment(type_name: str) -> bool:
-    """Whether a type is one of dates or times of some day."""
+    """Whether values of a type are dates, or times on a date."""
     return family(type_name) in _RANGES
 
 
