@@ -20,9 +20,7 @@ FOLDERS: Final = ("spark", "duckdb")
 
 
 def engine_for(source: object, options: EngineOptions) -> Engine:
-    """The engine for a source, where the user names none: a cluster's frame stays in its session, the rest is counted
-    here.
-    """
+    """The engine for a source, where the user names none: a cluster's frame stays in its session, the rest is counted here."""
     folder = next(folder for folder in FOLDERS if import_module(f"dphist.engines.{folder}").owns(source))
     return engine_named(folder, options, source)
 

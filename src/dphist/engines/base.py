@@ -3,9 +3,8 @@
     Engine.open ──▶ Records ──▶ Groups (bounded counts and sums)  ──▶ published table
                         └─────▶ Pairs (of units and groups) ──▶ Groups of the rounds ──▶ published table
 
-`Groups` are a handle to whole numbers per group. The numbers stay where the engine keeps them: in arrays of this
-process, or in a table of a cluster. Functions travel to the numbers, so a release, its rounds and its counting are
-written once.
+`Groups` are a handle to whole numbers per group. The numbers stay where the engine keeps them: in arrays of this process, or
+in a table of a cluster. Functions travel to the numbers, so a release, its rounds and its counting are written once.
 """
 
 from __future__ import annotations
@@ -208,8 +207,7 @@ class Pairs(Protocol):
         ...
 
     def voters(self) -> PairsByUnit:
-        """The pairs with each unit's turn and its order of groups, for an election. Nothing is asked of the pairs after
-        this.
+        """The pairs with each unit's turn and its order of groups, for an election. Nothing is asked of the pairs after this.
 
         The turn is a keyed hash of (seed, unit); the unit itself breaks ties. The order follows a keyed hash of (seed,
         unit, group); the key breaks ties. Neither depends on the position of a row or on another unit.
@@ -231,7 +229,7 @@ class PairsByUnit(Protocol):
         ...
 
     def next_round(self, state: Any) -> Groups:
-        """The columns of the state but its `weight`, and the `exact` sums for that: 0 where it is 0."""
+        """The columns of the state but its `weight`, and the `exact` sum of each group for it. A weight of 0 gives 0."""
         ...
 
     def norm_histogram(self, weights: Any, edges: Integers, power: int) -> Integers:
@@ -244,13 +242,12 @@ class PairsByUnit(Protocol):
     def by_class(
         self, weights: Any, bounds: Sequence[int], light: int, power: int, shifts: Sequence[int], most: int = 1
     ) -> Groups:
-        """The columns of `weights`, and the weights of units by their class in `class_1`, ...: a norm up to a first bound, ...
+        """The columns of `weights`, and in `class_i` the weights of units of class i: their norm is at most the i-th bound.
 
         A unit beyond the last bound is scaled down to it and is in the last class. `light_i` adds up steps of the first
         `light` classes, `heavy_i` those of the other classes.
 
-        `bins_i` has the bins of at most `most` of these groups of each unit. A hash of (seed, unit, group) draws the
-        groups.
+        `bins_i` has the bins of at most `most` of these groups of each unit. A hash of (seed, unit, group) draws the groups.
         """
         ...
 
@@ -283,7 +280,7 @@ class Records(Protocol):
         ...
 
     def sizes(self, position: int) -> Integers:
-        """How many units have a value of which size, in `buckets.BUCKETS` buckets: of measure number `position`, from 1."""
+        """For each of `buckets.BUCKETS` sizes, how many units have a value of this size. position: of the measure, from 1."""
         ...
 
     def with_measures(self, measures: Sequence[Measure]) -> Records:
@@ -333,8 +330,7 @@ class Engine:
     ) -> AbstractContextManager[Records]:
         """Check everything that can be checked without reading a record.
 
-        `seed` fixes the random choice of units' groups in tests. The guarantee holds for every seed; a run draws a
-        fresh one.
+        `seed` fixes the random choice of units' groups in tests. The guarantee holds for every seed; a run draws a fresh one.
         """
         raise NotImplementedError
 
@@ -412,9 +408,7 @@ Share: TypeAlias = Callable[[], float | None]
 
 
 class Reading(str):
-    """The name of a phase in which the source is read. `share` gives the part that is read, from 0 to 1, or None if
-    unknown.
-    """
+    """The name of a phase in which the source is read. `share` gives the part that is read, from 0 to 1, or None if unknown."""
 
     share: Share
 

@@ -264,9 +264,7 @@ def _join(relation: Join, wanted: Sequence[str], writer: Writer) -> Written:
 
 
 def _shortened(written: Written, units: Sequence[str], writer: Writer) -> Written:
-    """The view with short rows, so that a unit may have many. The unit may take as many bytes as all other columns
-    together.
-    """
+    """The view with short rows, so that a unit may have many. The unit may take as many bytes as all other columns together."""
     lengths = {name: writer.types.length(writer.quote(name), kind) for name, kind in written.types.items()}
     if not any(lengths.values()):
         return written

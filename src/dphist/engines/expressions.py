@@ -62,9 +62,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """A value as another type, or null where the cast fails. parameters: of the type; "" for a parameter that is no
-    literal.
-    """
+    """A value as another type, or null where the cast fails. parameters: of the type; "" for a parameter that is no literal."""
 
     parts: tuple[Node]
     type_name: str

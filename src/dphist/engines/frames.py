@@ -217,7 +217,9 @@ def _is_readable(column: pa.Array) -> bool:
 
 
 def _from_relation(relation: duckdb.DuckDBPyRelation, needed: Callable[[Sequence[str]], list[str]]) -> Arrow:
-    """Arrow has no 128-bit integers, bits or times with a zone. 39 digits would come out as another number: they are null."""
+    """Arrow has no 128-bit integers, bits or times with a zone. An integer of 39 digits would become another number, so it is
+    null.
+    """
     from dphist.columns import quote_identifier
 
     columns, texts = [], {}

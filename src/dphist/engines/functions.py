@@ -4,9 +4,8 @@ TRY does not catch everything: errors of the kinds 'not implemented', 'syntax', 
 some functions end the process. One record could then decide whether a run succeeds, and an analyst who runs it again reads a
 value bit by bit. So this is a list of what is safe, not of what is not. tests/engines/function_fuzz.py examines every entry.
 
-Every argument is a text or binary value of at most 65,536 bytes, a number but NaN, a date or time of the years 1 to
-9999, or a list of at most 4,096 simple values. The writer of expressions turns every other value into null, step by
-step.
+Every argument is a text or binary value of at most 65,536 bytes, a number but NaN, a date or time of the years 1 to 9999, or
+a list of at most 4,096 simple values. The writer of expressions turns every other value into null, step by step.
 """
 
 from __future__ import annotations
@@ -258,8 +257,7 @@ OPERATIONS: Final[Mapping[str, str]] = {
     "ARRAY_EXTRACT": "array_extract",
     "ARRAY_SLICE": "array_slice",
 }
-"""Operations that the parser does not turn into functions, in DuckDB's SQL: a form, a word between operands, a
-function.
+"""Operations that the parser does not turn into functions, in DuckDB's SQL: a form, a word between operands, a function.
 
 BETWEEN is written over two comparisons, each a step of its own. In one step DuckDB would drop the second comparison,
 and the error of a cast in it, if statistics of the whole column decide the first: other rows would change the result.

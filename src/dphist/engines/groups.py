@@ -132,9 +132,7 @@ def in_order(table: pa.Table, layout: Layout) -> pa.Table:
 
 
 def row_order(table: pa.Table, keys: Sequence[str], order: Order) -> pa.Array:
-    """The positions of rows sorted by key, or by noisy count and then key. Released keys differ, so the order is
-    complete.
-    """
+    """The positions of rows sorted by key, or by noisy count and then key. Released keys differ, so the order is complete."""
     sortable = pa.table({f"key_{i}": _sortable(table.column(name)) for i, name in enumerate(keys)})
     by: list[tuple[str, str]] = [(name, "ascending") for name in sortable.column_names]
     if order == "count":

@@ -1,8 +1,7 @@
 """Pairs with dense codes: the exact integer arithmetic of the rounds and of counting, in NumPy, on slices of units.
 
-`pairs` has the same arithmetic in SQL, line by line, for pairs that do not fit into memory and for Spark. Both give the
-same bits: squares add up as integers, the only square root is taken of an integer below 2^53, and every number is
-rounded down.
+`pairs` has the same arithmetic in SQL, line by line, for pairs that do not fit into memory and for Spark. Both give the same
+bits: squares add up as integers, the only square root is taken of an integer below 2^53, and every number is rounded down.
 """
 
 from __future__ import annotations

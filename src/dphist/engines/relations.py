@@ -116,8 +116,7 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Matching:
-    """SQL's IN or NOT IN: the rows of the child whose `column` is among the values of the only column of `listed`, or
-    is not.
+    """SQL's IN or NOT IN: the rows of the child whose `column` is among the values of the only column of `listed`, or is not.
 
     A private list holds units. Its rows without a unit do not count.
     """
@@ -178,9 +177,7 @@ Relation: TypeAlias = Scan | Values | Select | Filter | Join | Matching | Combin
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose rows they are. columns: each holds the unit of its row; without any, rows are public. kind: the word for a
-    unit.
-    """
+    """Whose rows they are. columns: each holds the unit of its row; without any, rows are public. kind: the word for a unit."""
 
     columns: tuple[str, ...] = ()
     kind: str = ""

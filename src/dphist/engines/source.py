@@ -38,9 +38,8 @@ ENCODINGS: Final = {
 class Files:
     """Files to read as one table, when their names do not say enough.
 
-    How a record is read depends on the record, the header and these options: nothing is guessed from other records.
-    Text formats carry no types: every column is read as text, unless `types` declares one. One line of a CSV file is
-    one record.
+    How a record is read depends on the record, the header and these options: nothing is guessed from other records. Text
+    formats carry no types: every column is read as text, unless `types` declares one. One line of a CSV file is one record.
 
     Args: paths: files, globs of them, or folders. format: ``parquet``, ``csv`` or ``json``, where the names do not
     tell. delimiter: of a CSV file. quote: of a CSV file; with None nothing in a line is special. header: the names of
@@ -208,9 +207,7 @@ def json_columns(files: Files, needed: Sequence[str], folder: Folder) -> list[st
 
 
 def check_types(files: Files, names: Iterable[str]) -> None:
-    """Refuse a type for a column that does not exist, or that has one: Parquet files declare all but the columns of
-    folders.
-    """
+    """Refuse a type for a column that does not exist, or that has one: Parquet files declare all but the columns of folders."""
     if unknown := set(files.types) - set(names):
         hint = "a text column of a CSV or JSON file, or a folder such as year=2026, can have one."
         raise InvalidParameter("types for columns that exist and have none", ", ".join(sorted(unknown)), hint)
@@ -248,9 +245,7 @@ def check_folders(folder: Folder, names: Sequence[str] | dict[str, str]) -> None
 
 
 def is_hidden(name: str) -> bool:
-    """Whether a file or folder holds no data: _SUCCESS, .part-0.crc. A folder _x=1 does, as everywhere in Hive's
-    layout.
-    """
+    """Whether a file or folder holds no data: _SUCCESS, .part-0.crc. A folder _x=1 does, as everywhere in Hive's layout."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith(".crc")
 
 

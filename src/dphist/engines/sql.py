@@ -69,7 +69,7 @@ class Fields:
 
     @property
     def distinct(self) -> list[tuple[int, Measure]]:
-        """The others, whose values are taken as in `engines.distinct`."""
+        """The measures of distinct values, which are taken as in `engines.distinct`."""
         return [(position, one) for position, one in enumerate(self.measures, 1) if not one.added]
 
     def value_name(self, position: int) -> str:
@@ -236,12 +236,12 @@ def ranked_sql(fields: Fields, seed: int, dialect: Dialect, most: int | None = N
 
 
 def steps_names(measures: Sequence[Measure]) -> list[str]:
-    """The columns of whole numbers, one for each measure; those of bins have lists and stand behind the others."""
+    """The columns of whole numbers, one for each measure but those of bins, which have lists."""
     return [f"steps_{position}" for position, measure in enumerate(measures, 1) if measure.tree is None]
 
 
 def added_names(measures: Sequence[Measure]) -> list[str]:
-    """Those of the measures that are sums over pairs."""
+    """The columns of measures that are sums over pairs."""
     return [f"steps_{position}" for position, one in enumerate(measures, 1) if one.added and one.tree is None]
 
 
