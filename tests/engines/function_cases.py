@@ -134,7 +134,7 @@ def _drawn(choices: list[list[Argument]], effort: Effort, chance: random.Random)
 def _is_accepted(function: Function, arguments: Sequence[Argument]) -> bool:
     """Whether the check lets these literals through."""
     values = tuple(None if text is None else value_of(text) for _, text in arguments)
-    return function.check is None or function.check(values) is None
+    return function.check(values) is None
 
 
 def value_of(text: str) -> object:

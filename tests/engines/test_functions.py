@@ -15,6 +15,7 @@ from function_values import TYPES
 
 from dphist.engines import literals
 from dphist.engines.functions import CASTS, FUNCTIONS, OPERATIONS, Function, nearest
+from dphist.engines.literals import anything
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "expressions.md"
 
@@ -100,7 +101,7 @@ def test_entries_fit_together() -> None:
     for function in chain(*FUNCTIONS.values(), *SYNTAX.values()):
         assert all(position < len(function.arguments) for position in function.constants)
         assert all(family in TYPES for union in function.arguments for family in union.split("|"))
-        assert not (function.check is None and function.constants) or function.name.endswith("_extract")
+        assert all(check is not anything for check, *_ in function.checks) or function.name.endswith("_extract")
         if function.guard is not None:
             assert {int(n) for n in re.findall(r"\{(\d)\}", function.guard)} <= set(range(len(function.arguments)))
 
@@ -135,8 +136,8 @@ def test_entries_fit_together() -> None:
     ],
 )
 def test_literals_are_checked(name: str, given: tuple[object, ...], complaint: str | None) -> None:
-    fitting = [one for one in FUNCTIONS[name] if len(one.arguments) == len(given) and one.check is not None]
-    answers = [one.check(given) for one in fitting if one.check is not None]
+    fitting = [one for one in FUNCTIONS[name] if len(one.arguments) == len(given) and one.checks]
+    answers = [one.check(given) for one in fitting]
     assert answers
     if complaint is None:
         assert None in answers

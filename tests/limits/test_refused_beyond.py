@@ -189,9 +189,9 @@ LIMITS: dict[str, tuple[Call, Any, Any]] = {
     "letters of an expression": (lambda x: expression("a" * x), 2**16, 2**16 + 1),
     "brackets of an expression": (lambda x: expression("(" * x + "a" + ")" * x), 200, 201),
     "digits in an expression": (lambda x: expression("9" * x + "=n"), 400, 401),
-    "bytes of a format": (lambda x: literal(format_of(0, frozenset())(("x" * x,))), 200, 201),
-    "bytes of a pattern": (lambda x: literal(pattern(0)(("x" * x,))), 1000, 1001),
-    "repeats in a pattern": (lambda x: literal(pattern(0)((f"x{{{x}}}",))), 100, 101),
+    "bytes of a format": (lambda x: literal(format_of(frozenset())("x" * x)), 200, 201),
+    "bytes of a pattern": (lambda x: literal(pattern("x" * x)), 1000, 1001),
+    "repeats in a pattern": (lambda x: literal(pattern(f"x{{{x}}}")), 100, 101),
     "characters of a statement": (lambda x: statement(f"k, COUNT(*) FROM t GROUP BY k{' ' * x}"), 2**18 - 150, 2**18 - 90),
     "brackets of a statement": (lambda x: statement(f"k, COUNT(*) FROM t WHERE {'(' * x}n > 1{')' * x} GROUP BY k"), 20, 101),
     "boundaries of quantiles": (
@@ -201,7 +201,7 @@ LIMITS: dict[str, tuple[Call, Any, Any]] = {
         lambda x: statement(f"COUNT(*) FROM t WHERE k IN (SELECT k FROM p {'UNION ALL SELECT k FROM p ' * x})"), 65, 66
     ),
     "levels of an expression": (lambda x: resolved("abs(" * x + "n" + ")" * x), 32, 33),
-    "bytes of a replacement": (lambda x: literal(short(0)(("x" * x,))), 60, 61),
+    "bytes of a replacement": (lambda x: literal(short("x" * x)), 60, 61),
 }  # fmt: skip
 WORDS = {"brackets of a statement": "at most 100 brackets"}
 """Of the error, where what is far beyond the limit is refused for another reason."""

@@ -11,24 +11,36 @@ a list of at most 4,096 simple values. The writer of expressions turns every oth
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from dphist.engines import literals
-from dphist.engines.literals import Check, every
+from dphist.engines.literals import REGEX_OPTIONS, Check
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One overload of a function: the families of its arguments, what must be literal, and where it is not called at all."""
+    """One overload of a function: the families of its arguments, and SQL of where it is called at all.
+
+    checks: each with the positions of the arguments that it reads, which must be literals.
+    """
 
     name: str
     arguments: tuple[str, ...]
-    constants: frozenset[int] = frozenset()
+    checks: tuple[tuple[Check, *tuple[int, ...]], ...] = ()
     repeated: bool = False
     guard: str | None = None
-    check: Check | None = None
+
+    @property
+    def constants(self) -> frozenset[int]:
+        """The positions of arguments that must be literals."""
+        return frozenset(position for _, *positions in self.checks for position in positions)
+
+    def check(self, values: Sequence[object]) -> str | None:
+        """The first complaint about the literals among the arguments."""
+        complaints = (check(*(values[position] for position in positions)) for check, *positions in self.checks)
+        return next(filter(None, complaints), None)
 
 
 _FEW_MATCHES: Final = "strlen({0}) * (strlen({2}) + 1) <= 4 * {longest}"
@@ -50,19 +62,14 @@ def _each(names: str, *overloads: tuple[str, ...]) -> list[Function]:
 
 
 def _with(
-    names: str,
-    *arguments: str,
-    constants: tuple[int, ...] = (),
-    repeated: bool = False,
-    guard: str | None = None,
-    check: Check | None = None,
+    names: str, *arguments: str, checks: Sequence[Any] = (), repeated: bool = False, guard: str | None = None
 ) -> list[Function]:
-    return [Function(name, arguments, frozenset(constants), repeated, guard, check) for name in names.split()]
+    return [Function(name, arguments, tuple(checks), repeated, guard) for name in names.split()]
 
 
 def _parted(names: str, parts: frozenset[str], whole: str, *arguments: str) -> list[Function]:
     """Functions of a literal part of a date, a time or an interval."""
-    return _with(names, "text", *arguments, constants=(0,), check=literals.words(0, parts, f"a part of {whole}"))
+    return _with(names, "text", *arguments, checks=[(literals.words(parts, f"a part of {whole}"), 0)])
 
 
 def _between(least: int, most: int) -> str:
@@ -74,7 +81,7 @@ _NUMBERS: Final = [
     *_each("* / // % mod fdiv fmod", ("number", "number")),
     *_each("^ ** pow power", ("number", "number")),
     *_each("abs @ sign floor ceil ceiling round trunc even", ("number",)),
-    *_with("round trunc", "number", "whole", constants=(1,), check=literals.whole(1, -38, 38)),
+    *_with("round trunc", "number", "whole", checks=[(literals.whole(-38, 38), 1)]),
     *_each(
         "sqrt cbrt exp ln log log2 log10 sin cos tan cot asin acos atan sinh cosh tanh degrees radians", ("number",)
     ),
@@ -110,14 +117,14 @@ _TEXT: Final = [
         " * (strlen({2}) - strlen({1})) <= {longest}",
     ),
     *_with("translate", "text", "text", "text"),
-    *_with("lpad rpad", "text", "whole", "text", constants=(1,), check=literals.whole(1, 0, literals.WIDEST)),
+    *_with("lpad rpad", "text", "whole", "text", checks=[(literals.whole(0, literals.WIDEST), 1)]),
     *_with("chr", "whole", guard=_between(0, 1_114_111)),
     *_with("string_split str_split split string_to_array", "text", "text", guard=_FEW_PIECES),
     *_with("split_part", "text", "text", "whole", guard=_FEW_PIECES),
     *_each("~~ !~~ ~~* !~~*", ("text", "text")),
     *_with(
         "like_escape ilike_escape not_like_escape not_ilike_escape", "text", "text", "text",
-        constants=(1, 2), check=literals.escaped(1, 2),
+        checks=[(literals.escaped, 1, 2)],
     ),
     *_each("url_encode url_decode", ("text",)),
     *_each("hex to_hex", ("text|blob|whole",)),
@@ -126,29 +133,29 @@ _TEXT: Final = [
     *_each("encode", ("text",)),
 ]  # fmt: skip
 
+_PATTERN: Final = (literals.pattern, 1)
 _PATTERNS: Final = [
     *_with(
-        "regexp_matches regexp_full_match regexp_extract", "text", "text", constants=(1,), check=literals.pattern(1)
+        "regexp_matches regexp_full_match regexp_extract", "text", "text", checks=[_PATTERN]
     ),
     *_with(
         "regexp_matches regexp_full_match", "text", "text", "text",
-        constants=(1, 2), check=literals.pattern(1, options=2),
+        checks=[_PATTERN, (literals.options(REGEX_OPTIONS), 2)],
     ),
     *_with(
         "regexp_extract", "text", "text", "whole",
-        constants=(1, 2), check=every(literals.pattern(1), literals.whole(2, 0, 9)),
+        checks=[_PATTERN, (literals.whole(0, 9), 2)],
     ),
     *_with(
         "regexp_extract", "text", "text", "whole", "text",
-        constants=(1, 2, 3), check=every(literals.pattern(1, options=3), literals.whole(2, 0, 9)),
+        checks=[_PATTERN, (literals.options(REGEX_OPTIONS), 3), (literals.whole(0, 9), 2)],
     ),
     *_with(
-        "regexp_replace", "text", "text", "text", constants=(1, 2), check=every(literals.pattern(1), literals.short(2))
+        "regexp_replace", "text", "text", "text", checks=[_PATTERN, (literals.short, 2)]
     ),
     *_with(
         "regexp_replace", "text", "text", "text", "text",
-        constants=(1, 2, 3), guard=_FEW_MATCHES,
-        check=every(literals.pattern(1, options=3, everywhere=True), literals.short(2)),
+        guard=_FEW_MATCHES, checks=[_PATTERN, (literals.options(REGEX_OPTIONS | {"g"}), 3), (literals.short, 2)],
     ),
 ]  # fmt: skip
 
@@ -197,10 +204,10 @@ _TIMES: Final = [
         _MOMENT,
         guard="{0} >= INTERVAL 1 SECOND AND date_part('month', {0}) = 0 AND date_part('year', {0}) = 0",
     ),
-    *_with("timezone", "text", "timestamp", constants=(0,), check=literals.zone(0)),
-    *_with("strftime", "date|timestamp", "text", constants=(1,), check=literals.format_of(1, literals.FORMAT_LETTERS)),
-    *_with("strftime", "text", "date|timestamp", constants=(0,), check=literals.format_of(0, literals.FORMAT_LETTERS)),
-    *_with("strptime try_strptime", "text", "text", constants=(1,), check=literals.format_of(1, literals.READ_LETTERS)),
+    *_with("timezone", "text", "timestamp", checks=[(literals.zone, 0)]),
+    *_with("strftime", "date|timestamp", "text", checks=[(literals.format_of(literals.FORMAT_LETTERS), 1)]),
+    *_with("strftime", "text", "date|timestamp", checks=[(literals.format_of(literals.FORMAT_LETTERS), 0)]),
+    *_with("strptime try_strptime", "text", "text", checks=[(literals.format_of(literals.READ_LETTERS), 1)]),
     *_with("to_timestamp", "number", guard=_between(_FIRST_SECOND, _LAST_SECOND)),
     *_with("make_timestamp", "whole", guard=_between(_FIRST_SECOND * 1_000_000, _LAST_SECOND * 1_000_000)),
     *_with("epoch_ms make_timestamp_ms", "whole", guard=_between(_FIRST_SECOND * 1_000, _LAST_SECOND * 1_000)),
@@ -211,7 +218,7 @@ _TIMES: Final = [
 
 _NESTED: Final = [
     *_each("list_extract list_element array_extract", ("list", "whole")),
-    *_with("struct_extract array_extract", "struct", "text", constants=(1,)),
+    *_with("struct_extract array_extract", "struct", "text", checks=[(literals.anything, 1)]),
     *_each("len length array_length list_unique array_unique list_count", ("list",)),
     *_each("list_min list_max list_sum list_avg list_first list_last", ("list",)),
     *_each(

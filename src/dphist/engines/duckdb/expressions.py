@@ -313,8 +313,7 @@ class _Writer(Visitor[Piece]):
                 reason = f"{_called(name)} with an argument that is not a literal"
                 continue
             values = tuple(part.value if part.constant else None for part in parts)
-            problem = None if function.check is None else function.check(values)
-            if problem is None:
+            if (problem := function.check(values)) is None:
                 return function
             reason = f"{_called(name)} with {problem}"
         known = "; ".join(_spelled(function) for function in FUNCTIONS.get(name, ()))
