@@ -11,7 +11,7 @@ import sys
 import mutants_of_draws
 import mutants_of_limits
 import pytest
-from catalogue import MUTANTS
+from catalogue import MUTANTS, ROOMS
 from places import modules
 from run import SOME
 
@@ -33,6 +33,11 @@ def test_every_mutant_has_a_name_of_its_own_and_changes_one_place() -> None:
             assert (ROOT / path).is_file(), test
             name = function.partition("[")[0]
             assert not name or f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), test
+
+
+def test_every_table_has_the_bugs_of_its_room() -> None:
+    for room, files in ROOMS.items():
+        assert {file.partition("/")[0] if "/" in file else "single_files" for file in files} == {room}
 
 
 def test_every_draw_has_tests() -> None:
