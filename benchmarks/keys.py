@@ -30,7 +30,7 @@ from utility import SETS, read
 from utility_runs import _places, union_keys, union_threshold
 
 import dphist as dp
-from dphist.engines.groups import LocalGroups
+from dphist.engines.histogram import LocalGroups
 from dphist.engines.memory import MemoryPairs
 from dphist.mechanisms import AdaptiveGaussian, GroupMechanism, Voting
 from dphist.privacy.gaussian import largest_mu

@@ -23,7 +23,7 @@ import numpy as np
 from generated_tables import Data, Floats, generated
 from utility_runs import Result, branches, counted, pairs_of, repeat, result, selected_and_counted, selection
 
-from dphist.engines.groups import LocalGroups
+from dphist.engines.histogram import LocalGroups
 from dphist.engines.memory import MemoryPairs
 from dphist.mechanisms.adaptive import AdaptiveGaussian, calibrate
 from dphist.mechanisms.tuning import Tuning

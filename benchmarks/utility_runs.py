@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 import dphist as dp
-from dphist.engines.groups import LocalGroups
+from dphist.engines.histogram import LocalGroups
 from dphist.engines.memory import MemoryPairs
 from dphist.mechanisms import LaplaceThreshold, SparseGaussian, Voting
 from dphist.mechanisms.adaptive import AdaptiveGaussian

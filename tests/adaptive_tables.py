@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from dphist.aggregates.noisy_sums import NoisyMeasure
 from dphist.engines.base import Groups
-from dphist.engines.groups import LocalGroups
+from dphist.engines.histogram import LocalGroups
 from dphist.engines.memory import MemoryPairs, no_keys
 from dphist.mechanisms import GroupMechanism
 from dphist.mechanisms.adaptive import AdaptiveGaussian

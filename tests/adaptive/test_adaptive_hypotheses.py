@@ -17,7 +17,7 @@ from dphist.aggregates.measures import Lattice
 from dphist.aggregates.noisy_sums import NoisyMeasure
 from dphist.aggregates.total import SumOfUnit
 from dphist.engines import memory as adaptive_pairs
-from dphist.engines.groups import LocalGroups
+from dphist.engines.histogram import LocalGroups
 from dphist.engines.memory import (
     MemoryPairs,
     bucket,

@@ -12,7 +12,7 @@ import pytest
 
 import dphist as dp
 from adaptive_tables import codes_of, zipf
-from dphist.engines.groups import LocalGroups
+from dphist.engines.histogram import LocalGroups
 from dphist.engines.memory import MemoryPairs
 from dphist.ledger.accountant import price
 from dphist.mechanisms.adaptive import AdaptiveGaussian

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dphist.aggregates.measures import Lattice
 from dphist.aggregates.total import SumOfUnit
 from dphist.engines import memory
-from dphist.engines.groups import LocalGroups
+from dphist.engines.histogram import LocalGroups
 from dphist.engines.memory import MemoryPairs, clip_factors, no_keys
 from dphist.engines.query import GroupByQuery, Key
 from dphist.mechanisms.counts import CountNoise

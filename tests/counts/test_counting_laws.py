@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import dphist as dp
 from adaptive_tables import chosen, codes_of, counted, zipf
-from dphist.engines.groups import LocalGroups
+from dphist.engines.histogram import LocalGroups
 from dphist.engines.memory import MemoryPairs
 from dphist.ledger.accountant import price
 from dphist.mechanisms.adaptive import AdaptiveGaussian

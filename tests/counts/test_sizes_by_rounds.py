@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from adaptive_tables import codes_of, counted, rounds, true_counts, zipf
-from dphist.engines.groups import LocalGroups
+from dphist.engines.histogram import LocalGroups
 from dphist.engines.memory import MemoryPairs
 from dphist.errors import EngineFailure
 from dphist.mechanisms.adaptive import AdaptiveGaussian, calibrate

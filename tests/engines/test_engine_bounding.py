@@ -18,8 +18,7 @@ from dphist.aggregates.spread import Deviation, Square
 from dphist.aggregates.total import SumOfUnit
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.duckdb.types import check_unit
-from dphist.engines.groups import in_order, local_groups, row_order
-from dphist.engines.histogram import ContributionBounds, Histogram
+from dphist.engines.histogram import ContributionBounds, Histogram, in_order, local_groups, row_order
 from dphist.engines.query import GroupByQuery, Key, parse_key
 from dphist.errors import InvalidParameter
 

@@ -9,7 +9,7 @@ import pytest
 from dphist.aggregates.measures import Lattice
 from dphist.aggregates.total import SumOfUnit
 from dphist.engines.base import Integers
-from dphist.engines.groups import LocalGroups
+from dphist.engines.histogram import LocalGroups
 from dphist.engines.memory import MemoryPairs
 from dphist.engines.query import GroupByQuery, Key
 from dphist.mechanisms.tuning import LATTICE_BITS, ONE

@@ -15,8 +15,7 @@ from dphist.aggregates.total import SumOfUnit
 from dphist.engines.base import Arrays, Layout, Rows
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.duckdb.session import leave_room, memory_limit, session
-from dphist.engines.groups import LocalGroups
-from dphist.engines.histogram import ContributionBounds
+from dphist.engines.histogram import ContributionBounds, LocalGroups
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings, memory_beside_python
 from dphist.errors import InvalidParameter
 
@@ -33,7 +32,7 @@ def test_parts_of_the_groups_give_what_all_of_them_give(number: int, monkeypatch
     groups = LocalGroups(np.arange(number)[::-1].copy(), {"units": units}, lambda codes: keys.take(pa.array(codes)))
     layout = Layout(("count",), frozenset(), "key")
     whole = groups.publish(larger, layout, together=True)
-    monkeypatch.setattr("dphist.engines.groups.PART", 7)
+    monkeypatch.setattr("dphist.engines.histogram.PART", 7)
     assert groups.publish(larger, layout) == whole
     parts, all_ = groups.each(larger, ()), groups.together(larger, ())
     assert parts.codes.tolist() == all_.codes.tolist()

@@ -18,8 +18,7 @@ from scipy.stats import norm
 
 import dphist as dp
 from dphist.aggregates.base import Aggregate
-from dphist.engines.groups import local_groups
-from dphist.engines.histogram import ContributionBounds, Histogram
+from dphist.engines.histogram import ContributionBounds, Histogram, local_groups
 from dphist.ledger.accountant import price
 from dphist.mechanisms.lattice import enforce_sparsity
 from dphist.noise import DiscreteGaussian, DiscreteLaplace, RoundedGaussian

@@ -17,8 +17,7 @@ import dphist as dp
 from dphist.aggregates.numbers import LARGEST_SUM
 from dphist.engines.duckdb.engine import DuckDBRecords
 from dphist.engines.duckdb.pairs import DuckDBPairs
-from dphist.engines.groups import LocalGroups, local_groups
-from dphist.engines.histogram import NO_BOUNDS, ContributionBounds, Histogram
+from dphist.engines.histogram import NO_BOUNDS, ContributionBounds, Histogram, LocalGroups, local_groups
 from dphist.mechanisms import CorrelatedGaussian, GroupMechanism
 from dphist.mechanisms.lattice import Kept
 from dphist.noise import DiscreteLaplace, sample, sample_exactly

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import dphist as dp
-from dphist.engines.groups import LocalGroups
+from dphist.engines.histogram import LocalGroups
 from dphist.errors import InvalidParameter, InvalidPlan
 from dphist.ledger.accountant import price
 from dphist.mechanisms import GroupMechanism, voting

@@ -9,7 +9,7 @@ import pytest
 from dphist.aggregates.measures import Lattice
 from dphist.aggregates.total import SumOfUnit
 from dphist.engines.base import Arrays, Rows
-from dphist.engines.groups import LocalGroups
+from dphist.engines.histogram import LocalGroups
 from dphist.engines.query import GroupByQuery, Key
 from dphist.engines.spark.engine import SparkEngine
 from dphist.mechanisms.tuning import ONE

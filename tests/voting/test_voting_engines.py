@@ -13,7 +13,7 @@ from small_elections import one_after_the_other, one_group_one_vote
 from dphist.engines.base import Arrays, Rows
 from dphist.engines.dialect import Dialect
 from dphist.engines.duckdb.pairs import DuckDBPairs, SqlPairs
-from dphist.engines.groups import LocalGroups
+from dphist.engines.histogram import LocalGroups
 from dphist.engines.memory import MemoryPairs
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.mechanisms.tuning import LATTICE_BITS

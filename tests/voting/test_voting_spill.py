@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from dphist.engines.base import Arrays, Rows
 from dphist.engines.duckdb.pairs import SqlPairs
-from dphist.engines.groups import LocalGroups
+from dphist.engines.histogram import LocalGroups
 from dphist.engines.memory import MemoryPairs
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from duckdb_pairs import open_pairs

@@ -26,7 +26,7 @@ from dphist.audit.judge import Claim, Run, Trials
 from dphist.audit.laws import NOTHING, Floats, Integers, Pair, joint, thresholded
 from dphist.audit.trials import Scene, one_release
 from dphist.engines.base import Engine
-from dphist.engines.groups import LocalGroups
+from dphist.engines.histogram import LocalGroups
 from dphist.engines.memory import MemoryPairs
 from dphist.mechanisms import AdaptiveGaussian, Voting
 from dphist.mechanisms.counts import CountNoise, NoiseLaw, sum_shift

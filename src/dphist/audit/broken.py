@@ -31,8 +31,7 @@ from dphist.audit.laws import Integers, Pair
 from dphist.audit.trials import KEY, QUERY, UNIT, Scene, noisy_values, publish
 from dphist.engines.base import Engine
 from dphist.engines.duckdb.engine import DuckDBEngine
-from dphist.engines.groups import LocalGroups, local_groups
-from dphist.engines.histogram import ContributionBounds, Histogram
+from dphist.engines.histogram import ContributionBounds, Histogram, LocalGroups, local_groups
 from dphist.engines.memory import MemoryPairs
 from dphist.engines.query import GroupByQuery, PerformanceSettings
 from dphist.engines.spark.engine import SparkEngine, is_here

@@ -24,8 +24,7 @@ from dphist.audit.judge import Run, Trials
 from dphist.audit.laws import Floats, Integers
 from dphist.engines.base import Engine
 from dphist.engines.duckdb.engine import DuckDBEngine
-from dphist.engines.groups import LocalGroups
-from dphist.engines.histogram import ContributionBounds, Histogram
+from dphist.engines.histogram import ContributionBounds, Histogram, LocalGroups
 from dphist.engines.query import GroupByQuery, Key
 from dphist.planning import Plan
 from dphist.planning.plan import NOISY

@@ -16,7 +16,7 @@ from dphist.audit.laws import Floats, Pair
 from dphist.audit.trials import KEY, QUERY, UNIT, Scene
 from dphist.engines.base import Arrays, Engine, Layout, PairsByUnit, Rows
 from dphist.engines.duckdb.engine import DuckDBEngine
-from dphist.engines.groups import LocalGroups
+from dphist.engines.histogram import LocalGroups
 from dphist.engines.memory import MemoryPairs
 from dphist.mechanisms.voting import Voting, calibrate
 from dphist.run.voting import vote

@@ -19,8 +19,6 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dphist import checks
-from dphist.engines.histogram import ContributionBounds, Histogram
-from dphist.engines.query import GroupByQuery
 from dphist.errors import InvalidParameter
 from dphist.noise.entropy import SystemEntropy
 
@@ -28,6 +26,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from dphist.aggregates.measures import Measure
+    from dphist.engines.histogram import ContributionBounds, Histogram
+    from dphist.engines.query import GroupByQuery
 
 
 Integers: TypeAlias = NDArray[np.int64]

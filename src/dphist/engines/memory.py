@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from dphist.aggregates.tree import Bins
 from dphist.engines.base import Integers
 from dphist.engines.election import Lists, elect, prefer
-from dphist.engines.groups import LocalGroups
+from dphist.engines.histogram import LocalGroups
 from dphist.errors import EngineFailure, InvalidParameter
 from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, NORM_BITS, ONE, WEIGHT_BITS
 

@@ -17,8 +17,7 @@ from dphist import checks, notebook
 from dphist.columns import Unit, unit_of
 from dphist.engines import files_of
 from dphist.engines.base import Engine, Progress
-from dphist.engines.groups import row_order
-from dphist.engines.histogram import ContributionBounds, Histogram
+from dphist.engines.histogram import ContributionBounds, Histogram, row_order
 from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, parse_key
 from dphist.errors import InvalidParameter
 from dphist.files import systems

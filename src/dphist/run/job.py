@@ -22,8 +22,7 @@ from dphist.engines.base import (
     StoredTable,
     silent,
 )
-from dphist.engines.groups import local_groups
-from dphist.engines.histogram import Histogram
+from dphist.engines.histogram import Histogram, local_groups
 from dphist.engines.query import EVERYBODY, ONE_GROUP, EngineOptions, GroupByQuery, PerformanceSettings, parse_key
 from dphist.errors import InvalidParameter
 from dphist.ledger.charge import charging

@@ -13,8 +13,7 @@ import pyarrow as pa
 from dphist.columns import Unit, unit_of
 from dphist.engines import files_of
 from dphist.engines.base import NOISING, Engine, Progress, Records, silent
-from dphist.engines.groups import row_order
-from dphist.engines.histogram import ContributionBounds, Histogram, largest_groups
+from dphist.engines.histogram import ContributionBounds, Histogram, largest_groups, row_order
 from dphist.engines.query import GroupByQuery, NullKeys, PerformanceSettings, parse_key
 from dphist.errors import InvalidParameter
 from dphist.ledger.charge import Receipt, charging, paid, paid_run

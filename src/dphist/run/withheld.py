@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from dphist.engines.base import PRESENT, StoredTable
-from dphist.engines.groups import missing_in
+from dphist.engines.histogram import missing_in
 from dphist.planning import Plan
 
 

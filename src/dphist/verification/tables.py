@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from dphist.aggregates.measures import Floats
 from dphist.aggregates.noisy_sums import Column, says_nothing
 from dphist.checks import Check
-from dphist.engines.groups import missing_in, row_order
+from dphist.engines.histogram import missing_in, row_order
 from dphist.mechanisms import ContinualCounts
 from dphist.planning import Plan
 from dphist.planning.plan import HIGH, LOW, NOISY, STD_ERROR

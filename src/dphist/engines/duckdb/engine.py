@@ -47,8 +47,15 @@ from dphist.engines.duckdb.session import (
 from dphist.engines.duckdb.sketch import MisraGries
 from dphist.engines.duckdb.source import SOURCE, Attached, InputBytes, attach, described
 from dphist.engines.expressions import LONGEST_KEY, Expression, hint_of_cast
-from dphist.engines.groups import LocalGroups, histogram_of, integers, local_groups, named
-from dphist.engines.histogram import ContributionBounds, Histogram
+from dphist.engines.histogram import (
+    ContributionBounds,
+    Histogram,
+    LocalGroups,
+    histogram_of,
+    integers,
+    local_groups,
+    named,
+)
 from dphist.engines.joins import together
 from dphist.engines.names import check_columns
 from dphist.engines.parser import read_query

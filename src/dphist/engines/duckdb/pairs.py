@@ -28,8 +28,15 @@ from dphist.engines.distinct import contested_sql, different_sql, light_sql, tak
 from dphist.engines.duckdb.engine import UNITS_SQL, DuckDBRecords, keys_of_codes, materialise_sql
 from dphist.engines.duckdb.session import execute, fetch, leave_room, memory_limit, without_leaks
 from dphist.engines.election import Lists, elect, lists_of
-from dphist.engines.groups import LocalGroups, bins_of, histogram_of, integers, local_groups
-from dphist.engines.histogram import ContributionBounds, Histogram
+from dphist.engines.histogram import (
+    ContributionBounds,
+    Histogram,
+    LocalGroups,
+    bins_of,
+    histogram_of,
+    integers,
+    local_groups,
+)
 from dphist.engines.memory import CHUNK, Arrangement, BinsOf, CodedPairs, MemoryPairs, no_bins, no_keys
 from dphist.engines.pairs import (
     class_sums_sql,

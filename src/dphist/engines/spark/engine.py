@@ -29,8 +29,7 @@ from dphist.engines.buckets import buckets_sql, spread
 from dphist.engines.dialect import SPARK
 from dphist.engines.distinct import explained_sql
 from dphist.engines.expressions import LONGEST_KEY
-from dphist.engines.groups import histogram_of, integers
-from dphist.engines.histogram import NO_BOUNDS, ContributionBounds, Histogram
+from dphist.engines.histogram import NO_BOUNDS, ContributionBounds, Histogram, histogram_of, integers
 from dphist.engines.joins import together
 from dphist.engines.names import check_columns, check_unique
 from dphist.engines.parser import read_query

@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from dphist.engines.base import NOISY_VALUE, PRESENT, Arrays, Layout, Missing, OnGroups, Order
-from dphist.engines.groups import as_arrow, bins_of, integers, row_order
-from dphist.engines.histogram import NO_BOUNDS, ContributionBounds
+from dphist.engines.histogram import NO_BOUNDS, ContributionBounds, as_arrow, bins_of, integers, row_order
 from dphist.engines.spark.engine import SparkRecords, check_elsewhere
 from dphist.engines.spark.session import delete_here, without_leaks
 from dphist.engines.spark.staging import COMMITTER, Staging

@@ -13,8 +13,7 @@ import numpy as np
 from dphist.engines.base import Integers
 from dphist.engines.dialect import SPARK
 from dphist.engines.distinct import contested_sql, different_sql, light_sql, taken_sql, valued_sql
-from dphist.engines.groups import histogram_of
-from dphist.engines.histogram import ContributionBounds, Histogram
+from dphist.engines.histogram import ContributionBounds, Histogram, histogram_of
 from dphist.engines.pairs import (
     class_sums_sql,
     degrees_sql,
