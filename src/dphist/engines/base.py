@@ -180,7 +180,7 @@ class Pairs(Protocol):
     """
 
     def degree_histogram(self, edges: Integers) -> Integers:
-        """For each bucket [edges_k, edges_k+1), how many units have so many groups. The last bucket is open above."""
+        """For each bucket [edges_k, edges_k+1), how many units have a number of groups in it. The last bucket is open above."""
         ...
 
     def total_units(self) -> int:
@@ -385,7 +385,7 @@ def check_sketch(query: GroupByQuery, sparsity: int) -> None:
 
 
 def silent(phase: str) -> None:
-    """Progress that nobody asked for."""
+    """Progress that nobody sees."""
 
 
 def fresh(seed: int | None) -> int:

@@ -3,11 +3,11 @@
 By induction over the tree, every view keeps these rules:
 
 - A value follows from rows of the tables and from the relation alone: the order of rows, statistics and the number of threads
-  change nothing. Sums are exact (`sums`), and every operator can spill the rows of one unit to disk.
-- No row makes a run fail, nor changes how others are read. Where values of two columns meet, they are of one type, or both are
-  numbers that a cast cannot fail for; anything else is refused, by the types alone. Units that meet have the very same
-  type, or are both whole numbers of at most 64 bits: as doubles, two long numbers could become one.
-- Values are guarded as in a column of a table. Where they meet or are grouped, equal ones have equal bits.
+change nothing. Sums are exact (`sums`), and every operator can spill the rows of one unit to disk. - No row makes a run fail,
+nor changes how others are read. Where values of two columns meet, they are of one type, or both are numbers that a cast
+cannot fail for; anything else is refused, by the types alone. Units that meet have the very same type, or are both whole
+numbers of at most 64 bits: as doubles, two long numbers could become one. - Values are guarded as in a column of a table.
+Where they meet or are grouped, equal values have equal bits.
 
 Engines differ in how they read a table, compute an expression and name types: `Writer`.
 """
@@ -60,7 +60,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """What a scan reads of its table.
+    """The columns of a table that a scan reads.
 
     own: names in the tree, each with its column of the table. unit: the unit's name, where it is wanted. expressions:
     the expression that computes the unit, if there is one.
@@ -87,7 +87,7 @@ class Reads:
 
 
 def reads_of(relation: Scan, wanted: Sequence[str]) -> Reads:
-    """Find what a scan reads, by names alone."""
+    """Find the columns that a scan reads, by names alone."""
     own = {name: relation.columns[name] for name in wanted if name in relation.columns}
     unit, text = relation.unit if relation.unit in wanted else None, relation.unit_expression
     return Reads(own, unit, () if unit is None or text is None else (read_unit(Key(unit, text)),))
@@ -128,7 +128,7 @@ class Types(Protocol):
 
 
 class Writer(Protocol):
-    """What engines write differently. Names are names of the tree. most_rows: see `joins`."""
+    """The parts of a view that engines write differently. Names are names of the tree. most_rows: see `joins`."""
 
     dialect: Dialect
     types: Types

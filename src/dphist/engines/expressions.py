@@ -1,11 +1,11 @@
 """SQL expressions of one record as a typed tree, which `parser` reads and every engine writes through one visitor.
 
     Column  Literal                 the leaves
-    Operation                       what SQL has signs and words for: =, AND, IS NULL, IN, BETWEEN, COALESCE, x[1]
+    Operation                       a sign or word of SQL: =, AND, IS NULL, IN, BETWEEN, COALESCE, x[1]
     Call  Cast  Case                functions, CAST and TRY_CAST, CASE
 
 A tree holds examined functions of the record's own columns and nothing else: `parser.read_expression` is the only maker of an
-`Expression`. What runs later is not the user's text but SQL that an engine writes from the tree.
+`Expression`. The user's text never runs: an engine writes its own SQL from the tree.
 """
 
 from __future__ import annotations

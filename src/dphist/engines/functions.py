@@ -2,7 +2,8 @@
 
 TRY does not catch everything: errors of the kinds 'not implemented', 'syntax', 'internal' and 'out of memory' pass it, and
 some functions end the process. One record could then decide whether a run succeeds, and an analyst who runs it again reads a
-value bit by bit. So this is a list of what is safe, not of what is not. tests/engines/function_fuzz.py examines every entry.
+value bit by bit. So this is a list of safe functions, not of unsafe ones. tests/engines/function_fuzz.py examines every
+entry.
 
 Every argument is a text or binary value of at most 65,536 bytes, a number but NaN, a date or time of the years 1 to 9999, or
 a list of at most 4,096 simple values. The writer of expressions turns every other value into null, step by step.

@@ -1,4 +1,4 @@
-"""Bounded counts per group in this process: a histogram, the same numbers as `Groups`, and the order of a published table."""
+"""Bounded counts per group in this process: a histogram, its numbers as `Groups`, and the order of a published table."""
 
 from __future__ import annotations
 
@@ -210,12 +210,12 @@ class LocalGroups:
         return int(self.columns[column].sum())
 
     def total_units(self) -> int:
-        """As the engine counted them."""
+        """The engine has counted them."""
         assert self.total is not None, "the query asks for it"
         return self.total
 
     def coverage(self, released: pa.Table) -> tuple[int, int]:
-        """As the engine counts them."""
+        """The engine counts them now."""
         if self.coverage_of is None:
             raise InvalidParameter("pairs of units and groups, to count who is in no released group", "groups alone")
         return self.coverage_of(released)
@@ -269,7 +269,7 @@ def as_arrow(values: NDArray[Any], *, whole: bool) -> pa.Array:
 
 
 def missing_in(table: pa.Table, names: Sequence[str]) -> tuple[int, dict[str, Missing]]:
-    """How many groups a table has, and what is missing in some of its columns."""
+    """The number of groups of a table, and what is missing in some of its columns."""
     found = {}
     for name in names:
         null = table.filter(pc.is_null(table.column(name)))

@@ -27,10 +27,10 @@ MOST_ROWS: Final = 65_536
 """The most rows that a join makes from a unit's rows with several partners, unless a statement says otherwise."""
 
 LONGEST_JOINED: Final = 1_024
-"""Bytes of a text or binary value that is made behind a join; those of a row have so many together where rows are held.
+"""Bytes of a text or binary value that is computed after a join. Where rows are held, the values of a row share them.
 
-A join makes tens of thousands of rows of one record. With longer texts a statement could make gigabytes of it, and a failure
-for lack of memory would tell of that record.
+A join makes tens of thousands of rows from one record. With longer texts they could fill gigabytes, and a failure for lack of
+memory would tell of that record.
 """
 
 

@@ -8,7 +8,7 @@ end are bytes of a record, so its place in the file does not decide whether it s
 commas and brackets belong to no record. A file in another encoding becomes UTF-8 first, letter by letter. Bytes that
 are no letter there become bytes that are not UTF-8, and cost their line.
 
-Lines without oddities, all of them in most files, are parsed by Arrow in bulk; the others one by one.
+Arrow parses ordinary lines in bulk. Odd lines, which most files lack, are parsed one by one.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ def _odd_lines(block: bytes, ends: NDArray[np.intp], form: CsvFormat) -> NDArray
         closed = (behind == delimiter) | (behind == _LINE_FEED) | (behind == _RETURN) | (behind == quote)
         last_of_line = np.append(line[1:] != line[:-1], True)
         odd.append(line[np.where(opens, ~opened | last_of_line, ~closed)])
-    if _MARK in block:  # dropped at the start of every line, or it would depend on who is first in a file
+    if _MARK in block:  # dropped at every line's start, or the place of a line would matter
         odd.append(np.array([i for i, line in enumerate(_cut(block, ends)) if line.startswith(_MARK)], np.intp))
     try:
         block.decode()

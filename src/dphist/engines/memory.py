@@ -47,7 +47,9 @@ def no_bins(codes: Integers, most: int) -> dict[str, Bins]:
 
 
 class CodedPairs:
-    """Pairs whose groups are numbered from 0 in the order of their keys: what the rounds ask, from sums over the codes."""
+    """Pairs whose groups are numbered from 0 in the order of their keys. Rounds and counting follow from sums over these
+    codes.
+    """
 
     __slots__ = ()
     groups: int
@@ -70,11 +72,11 @@ class CodedPairs:
         raise NotImplementedError
 
     def norms(self, weights: Integers, edges: Integers, power: int) -> Integers:
-        """How many units have a norm in which bucket, over all their pairs."""
+        """For each bucket, how many units have a norm in it, over all their pairs."""
         raise NotImplementedError
 
     def degree_histogram(self, edges: Integers) -> Integers:
-        """How many units have a number of groups in which bucket."""
+        """For each bucket, how many units have a number of groups in it."""
         raise NotImplementedError
 
     def share_sums(self) -> Integers:
@@ -138,13 +140,13 @@ class CodedPairs:
         return LocalGroups(weights.codes, columns, weights.keys_of)
 
     def coverage(self, groups: LocalGroups) -> tuple[int, int]:
-        """By their codes."""
+        """The groups are found by their codes."""
         released = np.zeros(self.groups, np.bool_)
         released[groups.codes] = True
         return self.covered_units(released)
 
     def _spread(self, state: LocalGroups, column: str = "weight") -> Integers:
-        """A column of all groups by their codes, 0 for those that are not in the state."""
+        """A column of all groups by their codes, 0 for groups that are not in the state."""
         values = np.zeros(self.groups, np.int64)
         values[state.codes] = state.columns[column]
         return values
@@ -434,7 +436,7 @@ def _ranks(weights: Integers, chosen: Integers) -> tuple[NDArray[Any], NDArray[A
 
 
 def _narrow(weights: Integers) -> NDArray[Any]:
-    """The same numbers in few bytes, so that a table of all groups fits into a cache."""
+    """Numbers in as few bytes as they need, so that a table of all groups fits into a cache."""
     return weights.astype(np.min_scalar_type(int(weights.max(initial=0))))
 
 

@@ -19,9 +19,9 @@ def check_columns(
 ) -> None:
     """Refuse a column that does not exist, and name the closest columns.
 
-    form: of CSV files whose first line has the names. Without a header that line is a record. So a message shows only
-    words of it that spell a wanted name in other letters or signs (user_id, User-ID). It shows close names only if the
-    line has all other wanted names, as no record has.
+    form: of CSV files whose first line has the names. Without a header that line is a record. So a message shows only words
+    that spell a wanted name in other letters or signs (user_id, User-ID). It shows close names only if the line has all other
+    wanted names, as no record has.
     """
     there = {column: column in names for column in plain}
     folded = {name.casefold() for name in names}

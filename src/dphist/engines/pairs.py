@@ -73,7 +73,7 @@ def norms_sql(weighted: str, edges: NDArray[np.int64], power: int) -> str:
 
 
 def degrees_sql(pairs: str, edges: NDArray[np.int64]) -> str:
-    """For each bucket, how many units have so many groups."""
+    """For each bucket, how many units have a number of groups in it."""
     degrees = f"SELECT COUNT(*) AS degree FROM {pairs} AS pair GROUP BY unit"
     return f"SELECT {bucket_sql('degree', edges)} AS place, COUNT(*) AS units FROM ({degrees}) AS degrees GROUP BY 1"
 
@@ -116,12 +116,12 @@ def lists_sql(pairs: str, look: str | None, keys: Sequence[str], turn: str, dial
 
 
 def first_asked_sql(lists: str, keys: Sequence[str]) -> str:
-    """Everybody asks the first group of its list. `rank`: the place of a unit among all who have asked the group."""
+    """Everybody asks the first group of its list. `rank`: the place of a unit among all units that have asked the group."""
     return _ranked(f"SELECT unit, turn, {', '.join(keys)} FROM {lists} WHERE position = 1", keys)
 
 
 def next_asked_sql(lists: str, placed: str, keys: Sequence[str], capacity: int, dialect: Dialect) -> str:
-    """Whoever was turned away asks the first group of its list that is not full with earlier units; holders stay.
+    """A unit that was turned away asks the first group of its list that is not full with earlier units; holders stay.
 
     A unit need not ask a group that has `capacity` earlier units.
     """

@@ -1,4 +1,4 @@
-"""What to count: the unit, the keys, the measures and which records take part."""
+"""The query: the unit, the keys, the measures and which records take part."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ class PerformanceSettings:
 
 
 def memory_beside_python(limit: str | None) -> str | None:
-    """What a limit on the whole process leaves beside the interpreter and its libraries."""
+    """The part of a process's limit that the interpreter and its libraries leave."""
     return None if limit is None else f"{_bytes_of(limit, LEAST_PROCESS, '300MB') - PYTHON:.0f}B"
 
 

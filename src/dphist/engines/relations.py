@@ -1,4 +1,4 @@
-"""Rows that are derived from several tables before anything is counted: a tree of relations, and what each may do.
+"""Rows that are derived from several tables before anything is counted: a tree of relations, and the rules for each.
 
     Scan   Values     the leaves: a table of the caller's, or constants
     Select Filter     work on one row at a time
@@ -281,7 +281,7 @@ def _owner_of_join(relation: Join) -> Owner:
 
 
 def _owner_of_matching(relation: Matching) -> Owner:
-    """A row and a public list decide whether the row stays; or the rows of its own unit in a private list."""
+    """A row stays by its own values and a public list, or by the rows of its own unit in a private list."""
     child, listed = owner(relation.child), owner(relation.listed)
     if listed.public:
         return child

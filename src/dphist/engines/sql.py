@@ -54,11 +54,11 @@ class Fields:
     definitions: tuple[str, ...] = ()
 
     def explained(self, sql: str) -> str:
-        """The SQL of a run behind the views that it reads."""
+        """The views that a run reads, and its SQL after them."""
         return "\n\n".join([*self.definitions, sql])
 
     def with_measures(self, measures: Sequence[Measure]) -> Fields:
-        """The same with other measures of the same columns."""
+        """These fields with other measures of the same columns."""
         values = {_read(measure): value for measure, value in zip(self.measures, self.values, strict=True)}
         return replace(self, values=tuple(values[_read(measure)] for measure in measures), measures=tuple(measures))
 
@@ -89,7 +89,7 @@ class Fields:
 
 
 def _read(measure: Measure) -> tuple[str | None, str | None, bool]:
-    """What the SQL of a measure's value depends on."""
+    """The parts of a measure that its value's SQL depends on."""
     return measure.column, measure.expression, measure.any_type
 
 
@@ -256,7 +256,7 @@ def list_names(measures: Sequence[Measure]) -> list[str]:
 
 
 def binned_sql(position: int, pairs: str, keys: Sequence[str], dialect: Dialect) -> str:
-    """The stage `binned_i` of a measure: of every group that has a value its bins, each once, and their weights added up.
+    """The stage `binned_i` of a measure: for every group with a value, its bins, each once, and the sums of their weights.
 
     pairs: a table of pairs with `bins_i` and `weight_i`, perhaps with a condition.
     """

@@ -64,7 +64,7 @@ def _price(event: Event, composed: float) -> PrivacyCost:
 
 
 def _repeated(costs: list[PrivacyCost], times: int) -> PrivacyCost:
-    """Several mechanisms, all of them so many times: epsilons, rhos, squares of mus and d's add up."""
+    """Several mechanisms, each of them `times` times: epsilons, rhos, squares of mus and d's add up."""
     epsilon, delta, rho, rho_delta, mu_delta = (
         times * math.fsum(getattr(cost, name) for cost in costs) * COST_UP
         for name in ("epsilon", "delta", "rho", "rho_delta", "mu_delta")

@@ -1,7 +1,7 @@
 """Where releases meet the ledger: a spend is charged before a record is read, and confirmed when the result is there.
 
 Why before the first record: a run that fails on one record tells something about it, and failures that cost nothing could be
-repeated often. So everything that needs no record is checked first, and what fails after the charge stays paid.
+repeated often. So everything that needs no record is checked first, and a run that fails after the charge stays paid.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Charge:
             self._ledger.commit(self._dataset, self.receipt.entry, output=self._published)
 
     def aftermath(self) -> str:
-        """What a run that fails now has spent, in a sentence; nothing before the charge."""
+        """A sentence about the spend of a run that fails now; empty before the charge."""
         if self.receipt is None:
             return MAYBE.format(ascii(self._dataset)) if self._asked else ""
         if self._spend.command in ("session", "continual") and self._published is not None:
@@ -133,7 +133,7 @@ class Charge:
         self._ledger.close()
 
     def _advise(self, fits: Fits) -> Iterator[str]:
-        """What would fit, by the accountant of the data set."""
+        """Hints at spends that would fit, by the accountant of the data set."""
         return advise(self._spend.plan, lambda event: fits(self._budget.price(event)))
 
 

@@ -65,7 +65,7 @@ class Database:
         options: dict[str, Any] = {"connect_args": {"timeout": WAIT}}
         if not self.is_sqlite:
             limits = f"-c lock_timeout={WAIT}s -c synchronous_commit=on -c idle_in_transaction_session_timeout={WAIT}s"
-            # After waiting for its row, a charge must see what was charged meanwhile, whatever the server's default is.
+            # After waiting for its row, a charge must see earlier charges, whatever the server's default is.
             options = {
                 "connect_args": {"connect_timeout": 10, "options": limits},
                 "isolation_level": "READ COMMITTED",
@@ -255,7 +255,7 @@ def _without_secrets(text: str, url: sa.URL) -> str:
 
 
 def _hint(reason: str) -> str:
-    """What to do about an error of a driver."""
+    """A hint for an error of a driver."""
     if "unable to open" in reason:
         return f"check the path; {CREATE}"
     if "readonly" in reason or "read-only" in reason or "permission denied" in reason:
@@ -268,7 +268,7 @@ def _hint(reason: str) -> str:
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:
-    """A rollback journal, and not the faster write-ahead log: what is charged must be in the file itself.
+    """A rollback journal, and not the faster write-ahead log: every charge must be in the file itself.
 
     With a log, a finished charge can be in ledger.db-wal alone, and ledger.db moved or copied without it forgets the charge.
     EXTRA also makes the end of the journal durable: a journal that a loss of power brought back would undo a finished charge.

@@ -158,7 +158,7 @@ class DataSet:
         return filters.value(units)
 
     def check_charge(self, unit: Unit, protects: Protects) -> None:
-        """Only guarantees about the same neighbours add up."""
+        """Refuse guarantees about other neighbours: they do not add up."""
         checks.check_choice("what is protected", protects, PROTECTS)
         if protects != self.protects:
             expected = f"a guarantee for {WORDS[self.protects]}, as {self.name!r} protects"
@@ -203,7 +203,7 @@ class Recommendation:
 
 
 def recommend(epsilon: float, delta: float, releases: int, delta_share: float = filters.DELTA_SHARE) -> Recommendation:
-    """Compare the accountants for `releases` equal releases: what each leaves for one of them.
+    """Compare the accountants for `releases` equal releases: the noise that each leaves for one of them.
 
     basic gives each release epsilon/n and delta/n; the exact noise for one group uses the whole delta/n. gdp and zcdp give
     each release an n-th of their limits.

@@ -389,8 +389,7 @@ class Ledger:
             name: of the data set.
             head: a hash that was exported earlier and must still be in the chain.
 
-        Returns:
-            What was looked at, each with a name, an outcome and a sentence.
+        Returns: The checks, each with a name, an outcome and a sentence.
 
         Example:
             >>> all(check.passed for check in ledger.verify("visits"))
@@ -502,7 +501,7 @@ def _intact(entry: Entry) -> Entry:
 
 
 def _entry(row: Any) -> Entry:
-    """An entry of the right form; what its body must say is looked at where it is needed."""
+    """An entry of the right form. Its body is checked where it is needed."""
     found = {name: value if isinstance(value, str | int) else None for name, value in row._mapping.items()}
     place = f"entry {stored.excerpt(str(found['sequence']))}"
     text = str(found["body"]).encode("utf-8", "surrogateescape")

@@ -182,7 +182,7 @@ class DuckDBRecords:
         )
 
     def _coverage(self, released: pa.Table) -> tuple[int, int]:
-        """From the kept pairs: many sources can be read only once."""
+        """Coverage from the kept pairs, since many sources can be read only once."""
         keys = self.fields.key_names
         self.connection.register("released_keys", released.select(range(len(keys))).rename_columns(list(keys)))
         counted = fetch(self.connection, coverage_sql("pairs", "released_keys", keys, DUCKDB))
@@ -203,7 +203,7 @@ class DuckDBRecords:
         )
 
     def _distinct(self, bounds: ContributionBounds) -> dict[int, str]:
-        """The tables of taken values, where distinct ones are asked for."""
+        """The tables of taken values, for measures of distinct values."""
         if not self.fields.distinct:
             return {}
         from dphist.engines.duckdb.pairs import count_distinct
@@ -344,7 +344,7 @@ def _close_doors(connection: duckdb.DuckDBPyConnection, attached: Attached) -> N
 def resolve(
     connection: duckdb.DuckDBPyConnection, source: object, query: GroupByQuery, seed: int
 ) -> tuple[Fields, Attached]:
-    """Check everything that can be checked without reading a record. seed: of what is drawn from the rows of a unit."""
+    """Check everything that can be checked without reading a record. seed: of the draws from a unit's rows."""
     plain, expressions = read_query(query)
     read = [name for expression in expressions.values() for name in expression.columns]
     if isinstance(source, Derived):
@@ -387,7 +387,7 @@ def resolve(
 
 
 def _unit(part: Key, piece: Piece, expressions: Mapping[str, Expression], attached: Attached) -> str:
-    """The canonical form of a part of the unit, by its type and those of the columns that it reads."""
+    """The canonical form of a part of the unit, by its type and the types of the columns that it reads."""
     read = [part.name] if part.expression is None else expressions[part.expression].columns
     folded = {name.casefold(): kind for name, kind in attached.columns.items()}
     for name in read:

@@ -1,6 +1,6 @@
 """Users' expressions in DuckDB: each node of the tree is a step, and each step a column of its own.
 
-    source -> level 0: the columns that are needed, guarded -> level 1: calls on those -> level 2: calls on these -> ...
+source -> level 0: the columns that are needed, guarded -> level 1: calls on these -> level 2: calls on these calls -> ...
 
 A step is `TRY(CASE WHEN guard THEN call END)`, guarded again by its type (`keytypes.guarded`). So every function sees only
 arguments for which it was examined (`functions`), however deep it stands in an expression; an error in one step is a null of

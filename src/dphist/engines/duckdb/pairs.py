@@ -82,7 +82,7 @@ BYTES_OF_GROUP: Final = 160
 
 
 class _Sizes(NamedTuple):
-    """How many units, pairs and groups there are, and how many groups the unit with the most of them has."""
+    """How many units, pairs and groups there are, and the most groups that a unit has."""
 
     units: int
     pairs: int
@@ -289,7 +289,7 @@ class DuckDBPairs:
         return degrees
 
     def _stream(self, queries: Sequence[str], rows: int, take: Callable[[Iterable[pa.RecordBatch]], None]) -> None:
-        """Hand the rows of some queries over as they come, so many at a time."""
+        """Hand over the rows of some queries as they come, `rows` at a time."""
         readers = (self.connection.sql(sql).to_arrow_reader(rows) for sql in queries)
         with interruptible(self.connection.interrupt):
             without_leaks(lambda: take(chain.from_iterable(readers)))
@@ -358,7 +358,7 @@ class SqlPairs(CodedPairs):
         return eligible
 
     def weighted_sums(self, weights: Integers) -> Integers:
-        """Of the samples."""
+        """Sums over the samples."""
         weighted = self._weighted(weights, _SAMPLED)
         return self._spread_column(weighted_sums_sql(weighted, _KEYS, DUCKDB), "exact")
 
@@ -391,7 +391,7 @@ class SqlPairs(CodedPairs):
         return self._spread_column(shares_sql(_CODED, _KEYS, DUCKDB), "exact")
 
     def covered_units(self, released: NDArray[np.bool_]) -> tuple[int, int]:
-        """By a table of the released codes."""
+        """One join with a table of the released codes."""
         self.connection.register("released_codes", pa.table({"group_code": np.flatnonzero(released).astype(np.int32)}))
         sql = coverage_sql("coded", "released_codes", ["group_code"], DUCKDB, "unit_code")
         counted = fetch(self.connection, sql)
@@ -425,7 +425,7 @@ class SqlPairs(CodedPairs):
         return values
 
     def _weighted(self, weights: Integers, pairs: str = _CODED) -> str:
-        """Pairs with the weights of their groups: public values, derived from what was published before."""
+        """Pairs with the weights of their groups: public values, which follow from published ones."""
         alive = np.flatnonzero(weights)
         self.connection.register(
             "given_weights", pa.table({"group_code": alive.astype(np.int32), "weight": weights[alive].astype(np.int64)})

@@ -31,7 +31,7 @@ _BUFFER = 1 << 20
 
 
 def readable_parquet(path: str, names: Sequence[str], kinds: Sequence[pa.DataType]) -> Arrow:
-    """Columns of a Parquet file, under these names, with null for what DuckDB's reader would not take or has no room for.
+    """Columns of a Parquet file, under these names, with null for values that DuckDB's reader refuses or has no room for.
 
     kinds: their `stored_types`.
     """
@@ -124,7 +124,7 @@ def _as_stored(column: pa.Array, kind: pa.DataType) -> pa.Array:
         column = column.cast(kind)
     elif types.is_timestamp(column.type) or types.is_date64(column.type):
         column = readable(column)
-    # A date is a whole number of days; what is not UTF-8 becomes null later, as in any text.
+    # A date is a whole number of days; a text that is not UTF-8 becomes null later.
     odd = types.is_date64(column.type) or (types.is_large_string(kind) and types.is_binary(column.type))
     return _short(column).cast(kind, safe=not odd)
 
@@ -147,7 +147,7 @@ BATCH: Final = 1 << 16
 """Rows that Arrow reads at a time where they are small."""
 
 _BESIDE: Final = 1 << 26
-"""Bytes of a batch beside those of its largest row."""
+"""Bytes of a batch beside its largest row."""
 
 _CODED: Final = frozenset({"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"})
 _WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8, "INT96": 8, "BYTE_ARRAY": 16}
@@ -155,7 +155,7 @@ _WIDTHS: Final = {"BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT64": 8, "DOUBLE": 8,
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pages:
-    """The pages of a column in a row group: after which rows each ends, their bytes, and those of the dictionary.
+    """The pages of a column in a row group: the rows after which they end, their bytes, and the bytes of the dictionary.
 
     coded: Arrow can leave the values in the dictionary until long ones are null. It copies the dictionary with each batch.
     prefixed: a value takes a shared beginning from the value before it, so each may be as long as its page.

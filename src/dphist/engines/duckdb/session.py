@@ -82,7 +82,7 @@ def session(settings: PerformanceSettings) -> Iterator[duckdb.DuckDBPyConnection
 
 
 _SIZES: Final = {"bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
-"""As the engine writes a number of bytes."""
+"""The units in which the engine writes a number of bytes."""
 
 
 def memory_limit(connection: duckdb.DuckDBPyConnection) -> float:

@@ -1,4 +1,4 @@
-"""Trees of relations in Spark: a view of each table, guarded and behind the barrier, and one of each relation.
+"""Trees of relations in Spark: a view of each table, guarded and with the barrier, and a view of each relation.
 
 Every column has a name of ours, so that no name from outside gets into the SQL.
 """

@@ -218,7 +218,7 @@ class SparkRecords:
         return spread(integers(table, "bucket"), integers(table, "units"))
 
     def with_measures(self, measures: Sequence[Measure]) -> SparkRecords:
-        """Of the same view."""
+        """The view stays."""
         query = replace(self.query, measures=tuple(measures))
         return replace(self, fields=self.fields.with_measures(measures), query=query)
 
@@ -315,7 +315,7 @@ def is_here(path: str) -> bool:
 
 
 def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: Views, seed: int) -> Fields:
-    """Check everything that can be checked without reading a record. seed: of what is drawn from the rows of a unit."""
+    """Check everything that can be checked without reading a record. seed: of the draws from a unit's rows."""
     names: dict[str, str] = {}
 
     def named(column: str) -> str:

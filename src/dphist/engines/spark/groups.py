@@ -1,7 +1,7 @@
 """Groups as tables of Spark. Functions go to the executors, which draw noise from the entropy of their own machine.
 
 A function gets everything as parameters of a closure, which travels inside the task and is never printed: Spark shows the
-names of functions in plans and logs, not what they hold. Between two steps there are groups that nobody may learn of, so
+names of functions in plans and logs, not the values in them. Between two steps there are groups that nobody may learn of, so
 their tables are deleted with the exact ones.
 """
 
@@ -198,7 +198,7 @@ def _key_names(table: pa.Table) -> list[str]:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class SparkTable:
-    """A committed private table in a private directory. Nothing of it is here until it is asked for."""
+    """A committed private table in a private directory. No part of it is on this machine until a caller asks for it."""
 
     committed: DataFrame
     directory: Staging

@@ -102,7 +102,7 @@ class SparkPairsByUnit:
     sample: str
 
     def first_round(self) -> SparkGroups:
-        """Every weight is 1."""
+        """The first round: every weight is 1."""
         return self._written(first_round_sql(self.sample, self.records.fields.key_names))
 
     def next_round(self, state: SparkGroups) -> SparkGroups:
@@ -184,7 +184,7 @@ def first_round_sql(sampled: str, keys: Sequence[str]) -> str:
 
 
 def round_sql(sampled: str, state: str, keys: Sequence[str], kept: Sequence[str]) -> str:
-    """What is kept of the state of every eligible group, with its exact sum for its weight: 0 for a weight of 0."""
+    """The kept columns of every eligible group, with the exact sum for its weight: 0 for a weight of 0."""
     weighted = weighted_sql(sampled, f"(SELECT * FROM {state} WHERE weight > 0)", keys, SPARK)
     columns = ", ".join(f"state.{name}" for name in kept)
     return (
@@ -206,7 +206,7 @@ def votes_sql(placed: str, look: str | None, keys: Sequence[str]) -> str:
 def classes_sql(
     pairs: str, weights: str, keys: Sequence[str], bounds: Sequence[int], light: int, power: int, shifts: Sequence[int]
 ) -> str:
-    """Of every selected group its columns, the exact counts of each class, and the clipped steps of light and heavy units."""
+    """For every selected group its columns, the exact counts of each class, and the clipped steps of light and heavy units."""
     weighted, places = weighted_sql(pairs, weights, keys, SPARK), range(1, len(shifts) + 1)
     by_class = class_sums_sql(weighted, keys, bounds, power, dict(zip(places, shifts, strict=True)), SPARK)
     sums = {f"class_{i}": f"class = {i} THEN units" for i in range(1, len(bounds) + 1)}

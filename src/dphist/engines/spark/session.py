@@ -1,4 +1,4 @@
-"""Sessions of Spark: what a run sets, so that no setting of its owner changes what is counted; put back afterwards.
+"""Sessions of Spark: a run sets all that could change its counts, and puts the owner's settings back.
 
 A session of our own has a JVM of its own. Spark keeps shuffle files, spilled rows and tables on their way from Python in its
 local directories, with the rights of any new file: everybody may read them. So they lie in private directories (`scratch`)
@@ -98,7 +98,7 @@ def is_connect(spark: SparkSession) -> bool:
 
 
 def tasks_done(spark: SparkSession) -> Share:
-    """The share of tasks that are done in the first stage from now on: it reads the source, in pieces of so many bytes.
+    """The share of tasks that are done in the first stage from now on: it reads the source, in pieces of a fixed size.
 
     Later stages are not told, since their numbers of tasks depend on keys. Spark Connect tells nothing.
     """
@@ -319,6 +319,6 @@ def open_session(master: str | None, remote: str | None) -> SparkSession:
     handler = signal.getsignal(signal.SIGINT)
     builder = builder.config("spark.sql.session.timeZone", "UTC")
     spark = start(builder, remote=remote is not None and not remote.startswith("local"))
-    if threading.current_thread() is threading.main_thread():  # Spark puts one of its own there
+    if threading.current_thread() is threading.main_thread():  # Spark sets a handler of its own
         signal.signal(signal.SIGINT, handler)
     return spark

@@ -39,7 +39,7 @@ def sketch_sql(records: SparkRecords, sparsity: int, blocks: int = BLOCKS) -> st
 
 
 def _reduced(level: int, keys: str, sparsity: int) -> str:
-    """Subtract the (k+1)-th largest count of a block and keep what is positive; equal counts go or stay together."""
+    """Subtract the (k+1)-th largest count of a block and keep positive counts; equal counts go or stay together."""
     return (
         f"reduced_{level} AS (\n  SELECT block, {keys}, units - cut AS units\n  FROM (\n    SELECT *, CASE WHEN COUNT(*)"
         f" OVER (PARTITION BY block) > {sparsity} THEN MIN(units) OVER (PARTITION BY block) ELSE 0 END AS cut\n    FROM ("

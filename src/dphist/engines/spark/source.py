@@ -292,7 +292,7 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray | None:
 
 
 def _microseconds(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Times as whole microseconds, rounded down; what 64 bits cannot hold is null."""
+    """Times as whole microseconds, rounded down; a time that 64 bits cannot hold is null."""
     raw, number = column.cast(pa.int64()), _PER_SECOND[column.type.unit]
     if number <= 10**6:
         factor = 10**6 // number
@@ -373,7 +373,7 @@ def read_csv(
     needed: Sequence[str],
     folder: Iterable[str],
 ) -> DataFrame:
-    """The columns that are asked for, as text, and those of the folders."""
+    """The needed columns, and those of the folders, as text."""
     folded = {name.casefold() for name in needed}
     places = {name: place for place, name in enumerate(header) if name.casefold() in folded}
     line = f"CASE WHEN {_IS_RECORD} THEN CAST(value AS BINARY) END AS line"

@@ -2,9 +2,9 @@
 
 Why. Spark computes a table again whenever it needs it: for a retried task, a speculative copy, a second action. Noise that is
 drawn inside such a computation would be drawn again, and two noisings of one count cost twice. So every exact table is
-written before noise is drawn on it, every noisy table is written once, by Spark's output committer, and only what was
-committed is read. Algorithm 1 of the committer moves a task's files to their place when the job is committed; algorithm 2
-would move them task by task and could leave files of a failed attempt beside those of its successor.
+written before noise is drawn on it, every noisy table is written once, by Spark's output committer, and only committed files
+are read. Algorithm 1 of the committer moves a task's files to their place when the job is committed; algorithm 2 would move
+them task by task and could leave files of a failed attempt beside those of its successor.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _most_alike(table: DataFrame, columns: Sequence[str]) -> int:
 
 
 def _stoppable(spark: SparkSession, work: Callable[[], None]) -> None:
-    """Run a job in a thread of its own. If it fails or we are stopped, end what is left of it and wait for that.
+    """Run a job in a thread of its own. If it fails or we are stopped, end the rest of it and wait for its end.
 
     A task that goes on after its directory was removed would write it again.
     """
