@@ -83,7 +83,7 @@ pytest: $(READY) java postgres chromium
 	@$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup
 
 # The rooms whose mistakes would be privacy bugs must be covered branch by branch, by the tests of a few rooms.
-COVERING := $(addprefix tests/,adaptive counts flexible histogram mechanisms noise planning privacy publish quantiles unknown_domain voting)
+COVERING := $(addprefix tests/,adaptive aggregates counts flexible histogram mechanisms noise planning privacy publish unknown_domain voting)
 coverage: $(READY)  ## branch coverage of privacy/, noise/ and mechanisms/: all of it
 	@$(BIN)/pytest -q -n $(WORKERS) --dist loadgroup --cov --cov-report= $(COVERING)
 	@$(BIN)/coverage report --include='src/dphist/privacy/*,src/dphist/noise/*,src/dphist/mechanisms/*' --fail-under=100

@@ -87,3 +87,11 @@ def test_extras_that_errors_name_are_there_and_dependencies_are_bounded() -> Non
 def test_every_error_is_drawn_in_the_tree() -> None:
     tree = errors.__doc__ or ""
     assert all(name in tree for name in errors.__all__)
+
+
+def test_every_place_that_the_makefile_names_is_there() -> None:
+    root = Path(__file__).parents[1]
+    text = (root / "Makefile").read_text(encoding="utf-8")
+    (covering,) = re.findall(r"addprefix tests/,([^)]+)\)", text)
+    named = {f"tests/{name}" for name in covering.split()} | set(re.findall(r"tests/[\w/.]*\w", text))
+    assert [name for name in sorted(named) if not (root / name).exists()] == []
