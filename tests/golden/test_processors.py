@@ -63,7 +63,8 @@ for path in sorted(folder.iterdir()):
 
 
 def run(script: str, kind: str, folder: Path) -> None:
-    others = (str(Path(__file__).parents[1] / "stored"), str(Path(__file__).parent))
+    tests = Path(__file__).parents[1]
+    others = map(str, (tests.parent / "src", tests / "stored", tests / "golden"))
     variables = {**os.environ, **KINDS[kind], "PYTHONPATH": os.pathsep.join(others)}
     command = [sys.executable, "-c", script, str(folder)]
     done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)

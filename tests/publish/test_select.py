@@ -50,6 +50,7 @@ def test_keys_alone_are_published_in_their_order() -> None:
     assert "Private keys by item" in text
     assert "The largest groups" not in text
     assert "nothing was counted" in text
+    assert found.plan.mechanism.size_in_words in text
 
 
 @pytest.mark.parametrize("name", ["keys.parquet", "keys.csv", "keys.json"])

@@ -6,8 +6,8 @@ from dphist.files.interruption import watching
 
 
 def main(*, last: bool = False) -> None:
-    """Run the command in the words of the process. `last`: the process ends with it."""
-    with watching(last=last):  # before anything is loaded, which takes a while
+    """Run the command line of this process. last: the process ends with the command."""
+    with watching(last=last):  # loading takes a while, and a signal may come meanwhile
         from dphist.cli.app import run
 
         run()

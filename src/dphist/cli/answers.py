@@ -1,4 +1,4 @@
-"""Answers to statements as commands print them: the table, what it guarantees, what it cost."""
+"""Answers to statements as commands print them: the table, its guarantee, its cost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def show(talk: Talk, answer: Answer, most: int | None) -> int:
-    """The first rows, all of them without a number, and the guarantee of each private SELECT. Gives how many rows there are."""
+    """Print the first `most` rows (None: all) and the guarantee of each private SELECT. Return how many rows there are."""
     from dphist.show.text import answer_text
 
     first, rows = answer.first(answer.table.num_rows if most is None else most)
@@ -33,7 +33,7 @@ def show(talk: Talk, answer: Answer, most: int | None) -> int:
 
 
 def show_paid(problem: DphistError) -> Sequence[Release]:
-    """Print the private tables that were paid for before something failed, whatever is quiet; and give them back."""
+    """Print the private tables that were paid for before the error, even with --quiet, and return their releases."""
     from dphist.show.text import rows_text
     from dphist.sql.outer import KEPT
 
@@ -45,13 +45,13 @@ def show_paid(problem: DphistError) -> Sequence[Release]:
         talk.table(rows_text(release.table, release.table.num_rows, screen()))
         for words in filter(None, (*release.without_value(), release.left_out())):
             talk.line(words)
-        problem.aftermath = ""  # of what could be published before it was printed; it is asked anew
+        problem.aftermath = ""  # the tables are printed now, so whoever prints the error asks `account` again
         problem.args = (str(problem).replace(KEPT, "they are printed"),)
     return releases
 
 
 def cost(releases: Sequence[Release]) -> str:
-    """Epsilon and delta of private SELECTs, in words: of each unit apart, as costs of different units do not add up."""
+    """Epsilon and delta of private SELECTs in words, apart for each unit: costs of different units do not add up."""
     from dphist.run.record import total_of
 
     kinds: dict[tuple[str, ...], list[Release]] = {}
@@ -67,7 +67,7 @@ def cost(releases: Sequence[Release]) -> str:
 
 
 def spent(answers: Sequence[Answer], ledger: str | Path | None) -> str:
-    """What a script spent, what is left, and who paid."""
+    """Sentences on what a script spent, what is left, and which entries of the ledger paid."""
     releases = [release for answer in answers for release in answer.releases]
     *others, last = [release.receipt for release in releases]
     return "\n".join(
@@ -76,14 +76,14 @@ def spent(answers: Sequence[Answer], ledger: str | Path | None) -> str:
 
 
 def as_data(answer: Answer, *, rows: bool) -> dict[str, Any]:
-    """What JSON holds: everything public about the answer, and its rows, if no file has them."""
+    """The answer for JSON: its metadata, how many rows it has and, with `rows`, the rows."""
     table = answer.table
     listed = {"rows": _plain(table.to_pylist())} if rows else {}
     return {**answer.metadata(), "row_count": table.num_rows, **listed}
 
 
 def _plain(value: Any) -> Any:
-    """With words for numbers that JSON does not have."""
+    """The value with words in the place of numbers that JSON lacks, such as infinity."""
     if isinstance(value, dict):
         return {name: _plain(one) for name, one in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""The application: its commands, each loaded when it is asked for, and errors as one line without a traceback."""
+"""The application: commands, each loaded on its first use, and errors as one line without a traceback."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from click.shell_completion import ShellComplete
 
 TRACEBACK: Final = "DPHIST_TRACEBACK"
-"""The environment variable of somebody who looks for a bug."""
+"""With this environment variable a bug shows its traceback."""
 _COMPLETE: Final = "_DPHIST_COMPLETE"
-"""The environment variable in which a shell says what it wants completed."""
+"""The environment variable by which a shell asks for completions."""
 
 COMMANDS: Final = {
     "Start": {"demo": ("demo:demo", "A private table of made-up data, beside the truth.")},
@@ -54,18 +54,18 @@ COMMANDS: Final = {
         "explain": ("check:explain", "The theorem behind a citation, or what a word means."),
     },
 }
-"""Every command by panel of the help: where it is, and one line about it."""
+"""The commands by panel of the help: module and function, and a line of help."""
 
 
 class _Application(Group):
     """All commands. `dphist --help` loads none of them."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Their names."""
+        """The names of the commands."""
         return [name for entries in COMMANDS.values() for name in entries]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Load one."""
+        """Load a command."""
         for entries in COMMANDS.values():
             if cmd_name in entries:
                 module, _, attribute = entries[cmd_name][0].partition(":")
@@ -74,7 +74,7 @@ class _Application(Group):
         return None
 
     def panels(self) -> dict[str, list[tuple[str, str]]]:
-        """The commands for the help, without loading one."""
+        """The names and lines of help of the commands, which are not loaded."""
         return {panel: [(name, words) for name, (_, words) in entries.items()] for panel, entries in COMMANDS.items()}
 
 
@@ -117,7 +117,7 @@ def _shell() -> str:
 
 
 def _completion(shell: str) -> ShellComplete:
-    """What completes our words in a shell."""
+    """The completion of this command line in a shell."""
     from click.shell_completion import get_completion_class
 
     kind = get_completion_class(shell)
@@ -148,9 +148,9 @@ app = _Application(
 
 
 def run() -> None:
-    """Run the command line; an error is one sentence on stderr and exit code 2, with what it cost all the same."""
+    """Run the command line. An error is one sentence on stderr, which also says what was charged, and exit code 2."""
     _write_anything()
-    remove_dead()  # what a killed run left, also if this command reads no record
+    remove_dead()  # directories that a killed run left
     try:
         _check_words(sys.argv[1:])
         if wanted := os.environ.get(_COMPLETE):
@@ -166,7 +166,7 @@ def run() -> None:
         from dphist.cli.usage import with_flags
 
         pointer = getattr(problem, "pointer", "")
-        # What is wrong in a text of the user's own has the names that the text has.
+        # A pointer shows a place in the user's own text, which has no flags.
         words = str(problem) if pointer else with_flags(str(problem))
         _fail(words, told=bool(problem.aftermath), pointer=pointer)
     except KeyboardInterrupt as problem:
@@ -175,7 +175,7 @@ def run() -> None:
         from dphist.cli.usage import usage
 
         _fail(usage(problem))
-    except BrokenPipeError:  # the reader of the result has seen enough of it
+    except BrokenPipeError:  # the program that reads our output has closed it
         _fail("Expected a reader of the result, got none." if account() else "", code=141)
     except OSError as problem:
         what = "a file" if problem.filename is None else problem.filename
@@ -190,7 +190,7 @@ def run() -> None:
 
 
 def _check_words(words: list[str]) -> None:
-    """Engines, databases and files of metadata take UTF-8 only, and some would say so after the charge."""
+    """Refuse words that are not UTF-8. Engines and databases would refuse them, too, but some only after the charge."""
     for word in words:
         try:
             word.encode()
@@ -201,14 +201,14 @@ def _check_words(words: list[str]) -> None:
 
 
 def _write_anything() -> None:
-    """Letters that the encoding of a stream lacks are written as escapes; an error would come after the charge."""
+    """Write escapes for letters that the encoding of a stream lacks: an error would come after the charge."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def _fail(message: str, code: int = 2, *, told: bool = False, pointer: str = "") -> None:
-    """Say why, and what was charged, unless that is told already; on a terminal point at the place in what was written."""
+    """Print the error and, unless `told`, what was charged. A terminal also shows `pointer`, the place in a statement."""
     words = message if told else f"{message} {account()}".strip()
     progress.stop()
     try:
@@ -225,7 +225,7 @@ def _fail(message: str, code: int = 2, *, told: bool = False, pointer: str = "")
 
 
 def _forget_unwritten(stream: Any) -> None:
-    """What cannot be written now would end the process with a traceback of its own."""
+    """Drop text that cannot be written: Python would try again at its end, and print a traceback."""
     if stream is None:
         return
     try:

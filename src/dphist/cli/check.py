@@ -88,10 +88,10 @@ def audit(mechanism: str | None, thorough: bool, plan: Path | None, engine: Engi
 
     inputs = files_of(plan)
     check_outputs(outputs.report, inputs=inputs, overwrite=outputs.overwrite)
-    if plan is not None and engine.engine == "spark":  # before a session is started
+    if plan is not None and engine.engine == "spark":  # a session of Spark takes a while to start
         raise InvalidParameter("--plan or --engine spark", "both", "a plan is attacked on this machine.")
     opened = engine.open()
-    cluster = opened if opened.writes_folders else None  # nothing given: everything on this machine
+    cluster = opened if opened.writes_folders else None  # None: all engines of this machine
     with private_directory() as directory, _temporary_files_in(directory):
         outcome = attack(
             thorough=thorough,
@@ -115,7 +115,7 @@ def audit(mechanism: str | None, thorough: bool, plan: Path | None, engine: Engi
 
 @contextmanager
 def _temporary_files_in(directory: Path) -> Iterator[None]:
-    """Attacks make many of them; they go with the directory, whatever ends the audit."""
+    """Put temporary files, of which attacks make many, into a directory that goes whatever ends the audit."""
     before, tempfile.tempdir = tempfile.tempdir, str(directory)
     try:
         yield

@@ -1,6 +1,6 @@
 """Commands on click: options in panels, examples first, each option at most once, and options that reach a command in groups.
 
-click reads the words of a call, lays out the help and completes words. Here is only what it has no setting for.
+click reads the words of a call, lays out the help and completes words. This module adds what click has no setting for.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dphist.planning.options import Panel
 HELP: Final = "Help"
 PANELS: Final = (*get_args(Panel), HELP)
 MOST_OPTIONS: Final = 28
-"""`--help` shows so many options; of more it shows the common ones, and `--help-all` shows the others."""
+"""Of a command with more options `--help` shows the common ones, and `--help-all` shows all."""
 
 _ALL: Final = "dphist.cli: whether help shows all options"
 _SETTINGS: Final = {"max_content_width": 100, "show_default": True}
@@ -37,7 +37,7 @@ class _Number(click.ParamType[float]):
     hint = "write it in digits, such as 0.5 or 1e-8."
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """What was written, as Python has it."""
+        """The number that a word stands for."""
         try:
             return type(self).read(value)
         except ValueError:
@@ -68,9 +68,9 @@ WHOLE: Final = _Whole()
 
 
 class Option(click.Option):
-    """An option: its flags, after another name in Python if it has one; its help, the panel, and the words that it takes.
+    """An option. flags: may begin with another name for Python. choices: the words that it takes.
 
-    One without a metavar, a type and words takes no value. common: whether `--help` shows it among many others.
+    Without a metavar, a type and choices it takes no value. common: whether `--help` shows it among many others.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Option(click.Option):
 
 
 def completed(words: Iterable[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """What a shell offers for a word that has begun."""
+    """The words that a shell offers behind the first letters of one."""
     return lambda context, parameter, begun: [word for word in words if word.startswith(begun)]
 
 
@@ -106,8 +106,8 @@ def completed(words: Iterable[str]) -> Callable[[click.Context, click.Parameter,
 class Options:
     """Options that are declared once and reach a command as one value.
 
-    name: the parameter of the command. value: makes that parameter from the values by name. named: only from those that a
-    call names.
+    name: the parameter of the command. value: makes its value from the values of the options. named: leave out the options
+    that a call does not name.
     """
 
     name: str
@@ -116,15 +116,15 @@ class Options:
     named: bool = False
 
     def only(self, *names: str) -> Options:
-        """These options alone; the others have no value."""
+        """The group with these options alone."""
         return replace(self, options=tuple(one for one in self.options if one.name in names))
 
     def without(self, *names: str) -> Options:
-        """All options but these."""
+        """The group without these options."""
         return replace(self, options=tuple(one for one in self.options if one.name not in names))
 
     def take(self, context: click.Context, given: dict[str, Any]) -> Any:
-        """Their value, taken from those of all options."""
+        """The value of the group. Its options are taken out of `given`."""
         values = {str(one.name): given.pop(str(one.name)) for one in self.options}
         if self.named:
             named = (name for name in values if context.get_parameter_source(name) is ParameterSource.COMMANDLINE)
@@ -133,15 +133,15 @@ class Options:
 
 
 class Command(click.Command):
-    """A command, whose options are in panels and may be given once; only options that add up may be repeated."""
+    """A command. Its options are in panels, and only options that add up may be repeated."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words of a call; of two values of one option one would be ignored, and nobody would be told."""
+        """Read the words of a call. click would ignore the first of two values of one option without a word."""
         if not ctx.resilient_parsing:
             try:
                 _, _, given = self.make_parser(ctx).parse_args(list(args))
             except click.UsageError as problem:
-                problem.ctx = problem.ctx or ctx  # some errors do not say of which command they are
+                problem.ctx = problem.ctx or ctx  # some errors of click lack the command
                 raise
             _check_once([one for one in given if isinstance(one, click.Option)])
         return super().parse_args(ctx, args)
@@ -226,7 +226,7 @@ def _parameters(parts: Iterable[Part]) -> Iterator[click.Parameter]:
 
 
 def first_sentence(text: str) -> str:
-    """The sentence of a help that a list shows.
+    """The first sentence of a help, for a list of commands or keys.
 
     >>> first_sentence("Begin a stream. Touches no data.")
     'Begin a stream.'

@@ -1,4 +1,4 @@
-"""A first look: a private table beside the true one, which may be shown because nobody is in it, and the report."""
+"""`dphist demo`: a private table beside the true one, and its report. Nobody is in the data, so the truth may be shown."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _write_tables(folder: Path, *, overwrite: bool) -> None:
 
 
 def _comparison(release: Release, table: pa.Table) -> str:
-    """Some released counts beside the true ones, from the largest to the smallest; then how many intervals cover."""
+    """Some released counts beside the true ones, from the largest to the smallest; then how many intervals cover the truth."""
     truth = table.group_by("url").aggregate([("user_id", "count_distinct")]).to_pydict()
     units = dict(zip(truth["url"], truth["user_id_count_distinct"], strict=True))
     rows = release.to_arrow().to_pylist()
@@ -107,7 +107,7 @@ def _comparison(release: Release, table: pa.Table) -> str:
 
 
 def _on_desktop() -> bool:
-    """Whether somebody sits before a screen: a terminal, windows, and no machine that runs tests."""
+    """Whether a browser can open: there are a terminal and windows, and CI does not run this."""
     if not sys.stdout.isatty() or os.environ.get("CI"):
         return False
     return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -45,7 +45,7 @@ def _open(ledger: str | None) -> Ledger:
 
 
 def _to_read(opened: Ledger, dataset: str | None) -> str:
-    """The data set to look at: the one that is named, or the only one there is. Spending always needs its name."""
+    """The data set that a command reads: `dataset`, or the only one of the ledger. Only commands that spend need the name."""
     names = opened.names() if dataset is None else [dataset]
     if len(names) != 1:
         raise InvalidParameter("--dataset NAME", "none", f"there are: {', '.join(names) or 'no data sets yet'}.")
@@ -153,7 +153,7 @@ def history(ledger: str | None, dataset: str | None, outputs: Outputs) -> None:
 
 
 def _facts(entry: Entry, *, waiting: bool) -> str:
-    """What an entry says, and what is odd about it."""
+    """An entry in words, and whether a confirmation is missing or the clock was wrong."""
     words = _spent(entry)
     if waiting:
         words += ". Never confirmed: it may have been cut short. Counted, since noise may have been drawn"
@@ -319,7 +319,7 @@ LARGEST_RECORDED = 1e6
 def declared_cost(
     epsilon: float | None, delta: float, rho: float | None, convert_at: float | None
 ) -> tuple[composition.PrivacyCost, dict[str, float]]:
-    """A spend from what is known about it: (epsilon, delta), or (rho, delta) with a further delta at which it is converted."""
+    """The cost of a release elsewhere, from (epsilon, delta), or from (rho, delta) and a further delta for its epsilon."""
     from dphist.privacy import composition
 
     if (epsilon is None) == (rho is None):

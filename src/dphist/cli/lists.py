@@ -119,7 +119,7 @@ def top_k(
 
 
 def _show(result: dphist.TopK | RunningCounts, outputs: Outputs, facts: dict[str, Any]) -> None:
-    """The first rows; as JSON everything public about the result, and all rows unless they were written."""
+    """Print the first rows. JSON gets the metadata, and all rows unless a file has them."""
     from dphist.show.text import rows_text
 
     if outputs.as_json:

@@ -1,4 +1,4 @@
-"""The options of the commands, each declared once: those of the library, and groups of the command line."""
+"""The options of the commands, each declared once: options of the library, and groups that only commands have."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def declared(kind: type, *names: str) -> tuple[Option, ...]:
-    """The options of a kind, or those with these names."""
+    """The options that a class of `planning.options` declares; with `names` these alone."""
     found = declarations(kind)
     return tuple(_option(name, found[name]) for name in names or found)
 
@@ -57,14 +57,14 @@ def _option(name: str, one: Declaration) -> Option:
 
 
 def optional(one: Option | click.Argument) -> Any:
-    """An option that a command can do without."""
+    """A copy of an option that a command does not require."""
     other = copy(one)
     other.required = False
     return other
 
 
 def asked(*options: Option) -> Options:
-    """What a call asks the library for: an option that it does not name has the library's default."""
+    """A group of options of the library, which has a default for each option that a call does not name."""
     return Options("asked", options, named=True)
 
 
@@ -91,7 +91,7 @@ HEAD: Final = Option(
 
 
 def protects(**settings: Any) -> Option:
-    """What a budget or a spend is about."""
+    """The option `--protects` of a budget or a spend."""
     return Option(
         "--protects",
         "What may be added or removed. unit: all records of one unit; event: its records in one round.",
@@ -129,7 +129,7 @@ READING: Final = (
     ),
     Option("--no-header", "CSV files without a header: the names of all columns, as a,b,c.", "Data", metavar="NAMES"),
 )
-"""How text files are read: the same for every command that reads records."""
+"""The options of text files, the same in every command that reads records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class Source:
     no_header: str | None
 
     def files(self) -> Files:
-        """As an engine takes them."""
+        """The files as an engine reads them."""
         from dphist.engines.source import Files
 
         types = dict(map(_type, self.types))
@@ -196,7 +196,7 @@ class EngineChoice:
     temp_directory: Path | None = None
 
     def open(self) -> Engine:
-        """Open it."""
+        """Open the engine."""
         from dphist.engines import engine_named
         from dphist.engines.query import EngineOptions, PerformanceSettings, memory_beside_python
 
@@ -259,7 +259,7 @@ OUTPUTS: Final = Options(
 
 
 def parse(asked: dict[str, Any]) -> dict[str, Any]:
-    """What a call asks for, with texts as Python takes them."""
+    """The options that a call names, with values of Python in the place of texts."""
     readers: dict[str, Callable[[Any], Any]] = {
         "quantiles": _quantiles,
         "weights": lambda texts: _each_once("--weight", map(_weight, texts)),
@@ -273,7 +273,7 @@ def parse(asked: dict[str, Any]) -> dict[str, Any]:
 
 
 def _each_once(flag: str, pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """What was asked for, by column: of two for one column, one would be ignored."""
+    """The values by column. A second value of a column would replace the first, so it is refused."""
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
@@ -288,9 +288,9 @@ def _columns_with_bounds(flag: str, texts: Sequence[str]) -> dict[str, Any]:
 
 
 def _bounds(text: str, flag: str) -> tuple[str, tuple[Any, Any] | str]:
-    """`column:lower:upper`, either of which may be auto, or `column:auto`; `name=expression` in place of the column.
+    """Read `column:lower:upper`, where either bound may be auto, or `column:auto`.
 
-    The front may hold colons and casts (::) itself: `cents=CAST(price AS DOUBLE)::DOUBLE * 100:0:1e4`.
+    The column may be `name=expression`, with colons of its own: `cents=CAST(price AS DOUBLE)::DOUBLE * 100:0:1e4`.
     """
     column, *parts = text.rsplit(":", 2)
     try:
@@ -305,7 +305,7 @@ def _bounds(text: str, flag: str) -> tuple[str, tuple[Any, Any] | str]:
 
 
 def _quantiles(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
-    """`column:probabilities:lower:upper`, or with auto; several of one column are one, if their bounds are the same."""
+    """Read `column:probabilities:lower:upper` or `column:probabilities:auto`. Texts about one column must have equal bounds."""
     found: dict[str, tuple[Any, ...]] = {}
     for text in texts:
         column, probabilities, *bounds = _quantile(text)
@@ -317,7 +317,7 @@ def _quantiles(texts: Sequence[str]) -> dict[str, tuple[Any, ...]]:
 
 
 def _quantile(text: str) -> tuple[Any, ...]:
-    """The column may itself hold colons."""
+    """Read one text, from the right: the column may hold colons."""
     for pieces in (text.rsplit(":", 3), text.rsplit(":", 2)):
         with suppress(ValueError):
             column, probabilities, *bounds = pieces
@@ -350,7 +350,7 @@ def _distinct(text: str) -> tuple[str, int | str]:
 
 
 def _keys(texts: list[str]) -> object:
-    """One list as it is; several are columns of a product."""
+    """One text names a list of keys. Of several, each lists the values of a column, and the keys are their product."""
     from dphist.run.public_keys import columns_of
 
     return texts[0] if len(texts) == 1 else columns_of(texts)

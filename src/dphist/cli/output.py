@@ -45,18 +45,18 @@ def _print(text: str, *, err: bool = False) -> None:
         note_printed()
     try:
         click.echo(text, err=err)
-    except OSError as problem:  # which has no name of its own
+    except OSError as problem:  # of a stream, which has no file name
         problem.filename = "standard error" if err else "the result on standard output"
         raise
 
 
 def on_terminal() -> bool:
-    """Whether somebody reads what is printed now."""
+    """Whether results are printed on a terminal."""
     return sys.stdout is not None and sys.stdout.isatty()
 
 
 def screen() -> Screen:
-    """Where tables are printed. What is no terminal gets 80 columns and no colour, whatever the environment says."""
+    """The screen that tables are drawn for. A pipe or file has 80 columns and no colour, whatever the environment says."""
     from dphist.show.text import Screen
 
     encoding = str(getattr(sys.stdout, "encoding", None) or "utf-8").lower()
@@ -69,7 +69,7 @@ def screen() -> Screen:
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """What a command writes and prints, and whether it counts anything at all."""
+    """The files that a command writes, what it prints, and whether it counts records at all."""
 
     output: Path | None = None
     report: Path | None = None
@@ -87,7 +87,7 @@ class Outputs:
 
     @property
     def talk(self) -> Talk:
-        """What is said besides results for programs."""
+        """The talk of the command: quiet beside JSON, which programs read."""
         return Talk(quiet=self.quiet or self.as_json)
 
     @property
@@ -104,52 +104,52 @@ class Outputs:
 
 
 class Talk:
-    """What a command says while it runs and at its end; nothing if it is quiet, as beside JSON."""
+    """Prints phases and results for people, or nothing where the command is quiet."""
 
     def __init__(self, *, quiet: bool) -> None:
         self.quiet = quiet
 
     def phase(self, name: str) -> None:
-        """What is being done now: on a terminal, once it takes a while."""
+        """Show the name of a phase, on a terminal and after a while."""
         if not self.quiet:
             progress.tell(name)
 
     def line(self, text: str) -> None:
-        """A part of the result."""
+        """Print a part of the result."""
         if not self.quiet:
             say(text)
 
     def table(self, text: str) -> None:
-        """Rows of the result, as they are drawn."""
+        """Print a table that is drawn already."""
         if not self.quiet:
             show_table(text)
 
     def closing(self, summary: str, outputs: Outputs, *last: str) -> None:
-        """A sentence about the result, where it was written, and who paid."""
+        """Print a sentence about the result, the files that were written, and the `last` lines."""
         files = (("Table", outputs.output), ("Report", outputs.report))
         written = [f"{what} written to {printable(str(path))}" for what, path in files if path is not None]
         self.line("\n".join(["", summary, *written, *last]))
 
 
 def print_json(data: Any, *, allow_nan: bool = False) -> None:
-    """One JSON object on stdout."""
+    """Print one JSON object on stdout."""
     say(json.dumps(data, indent=2, allow_nan=allow_nan, default=str))
 
 
 def recorded(receipt: Receipt | dict[str, Any] | None) -> str:
-    """Which entry of a ledger paid, or that none did."""
+    """A sentence on the entry of a ledger that paid, or that none did."""
     from dphist.ledger.charge import NOT_RECORDED, Receipt
 
     return NOT_RECORDED if receipt is None else str(Receipt(**receipt) if isinstance(receipt, dict) else receipt)
 
 
 def at_most(epsilon: float, delta: float) -> str:
-    """An amount of what was spent."""
+    """Epsilon and delta that were spent, in words."""
     return f"at most ε = {exactly(epsilon)}, δ = {exactly(delta)}"
 
 
 def paid(spent: str, ledger: str | Path | None, receipt: Receipt | None) -> str:
-    """What was spent, in words, what the ledger has left, unless it cannot tell now, and which entry paid."""
+    """Sentences on what was spent, what the ledger has left if it can be read, and which entry paid."""
     left = ""
     with suppress(DphistError):
         left = "" if ledger is None or receipt is None else f"; {left_of(ledger, receipt.dataset)}"
@@ -157,14 +157,14 @@ def paid(spent: str, ledger: str | Path | None, receipt: Receipt | None) -> str:
 
 
 def left_of(address: str | Path, dataset: str) -> str:
-    """What a ledger has left of a budget, beside what that was."""
+    """The rest of a budget beside the whole of it, in words."""
     parts = [f"{name} {rest} of {whole}" for name, rest, whole in amounts_left(address, dataset)]
     place = "the ledger" if "://" in str(address) else Path(address).name  # an address may hold a password
     return f"{' and '.join(parts)} left of {dataset!r} in {printable(place)}"
 
 
 def amounts_left(address: str | Path, dataset: str) -> list[tuple[str, str, str]]:
-    """The amounts that a budget limits: the name, what is left, and what it was, rounded down."""
+    """The amounts that a budget limits: the name, the rest and the whole, rounded down."""
     from dphist.ledger import Ledger
     from dphist.ledger.dataset import NOISE
 

@@ -224,7 +224,7 @@ def _independent_part(noise_std: float, correlation: float) -> float:
 
 
 def _used(value: float, asked: float) -> str:
-    """What a profile is computed with, and what was asked for where a reader would see the difference."""
+    """The value of a profile, beside the value of the call where a reader would see the difference."""
     if math.isclose(value, asked, rel_tol=1e-12):
         return exactly(asked)
     return f"{exactly(value)} (asked for: {exactly(asked)}, rounded down)"

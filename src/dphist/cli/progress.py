@@ -1,4 +1,4 @@
-"""What a command does while it takes longer than a moment: a line on the terminal that goes away.
+"""The line on a terminal that says what a command is doing, once that takes longer than a moment. It goes away at the end.
 
 It shows the name of the phase and, while the source is read, the share of its bytes: nothing else that comes from the data.
 A thread of its own asks and draws, so no engine waits for a terminal, and nothing that goes wrong here ends a run. Without a
@@ -21,11 +21,11 @@ EVERY = 0.25
 """Seconds between two looks."""
 _BAR: Final = 20
 _PATIENCE: Final = 0.5
-"""Seconds that a terminal has to take the last of it."""
+"""Seconds that a terminal has to take the last text."""
 
 
 class Line:
-    """The line, on a terminal with this handle, until it is stopped."""
+    """The line on the terminal with this handle, from its start to `stop`."""
 
     def __init__(self, handle: int, phase: str, after: float, every: float) -> None:
         self.phase = phase
@@ -36,7 +36,7 @@ class Line:
         self._thread.start()
 
     def stop(self) -> None:
-        """Take the line away. A terminal that takes nothing is not waited for."""
+        """Take the line away, without waiting for a terminal that takes nothing."""
         self._stopped.set()
         self._thread.join(_PATIENCE)
 
@@ -60,11 +60,11 @@ class Line:
 
 
 def words(phase: str, turn: int) -> str:
-    """A phase as it is shown: with a bar while a source is read whose bytes are known, else with dots that move."""
+    """The line about a phase: with a bar if the share of bytes that were read is known, else with dots that move."""
     from dphist.engines.base import Reading
 
     share = None
-    with suppress(Exception):  # whoever is asked may be at its end
+    with suppress(Exception):  # the reader may have closed its file
         share = phase.share() if isinstance(phase, Reading) else None
     if share is None:
         return f"  {phase} {'.' * (1 + turn % 3)}"
@@ -76,7 +76,7 @@ _line: Line | None = None
 
 
 def tell(phase: str) -> None:
-    """What is being done now. Never raises, never waits."""
+    """Show the name of a phase. Never raises, never waits."""
     global _line
     with suppress(Exception):
         if _line is None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 ROWS: Final = 20
-"""That are printed of what is written to a file."""
+"""How many rows are printed of a table that goes to a file."""
 ALL_ROWS: Final = 2**31 - 1
 UNKEPT: Final = (
     "No file has this table: it is gone when this window is closed, and another one costs its budget again."
@@ -95,7 +95,7 @@ def select(
 
 
 def _check(outputs: Outputs, engine: str, source: list[str], *inputs: object) -> None:
-    """Refuse a run without a result, and files that may not be written."""
+    """Refuse a run whose result nobody would get, and outputs that may not be written."""
     from dphist.engines import files_of, writes_folders
     from dphist.files import formats
 
@@ -108,14 +108,14 @@ def _check(outputs: Outputs, engine: str, source: list[str], *inputs: object) ->
 
 
 def _check_budget(what: str, plan: Path | None, asked: dict[str, Any]) -> None:
-    """Refuse a run whose budget nobody said."""
+    """Refuse a run without a budget."""
     if plan is None and (missing := [name for name in ("epsilon", "delta") if name not in asked]):
         hint = f"a {what} needs --epsilon and --delta, or --plan FILE."
         raise InvalidParameter(f"--{missing[0]}", "none", hint)
 
 
 def _open(engine: EngineChoice, outputs: Outputs) -> Engine:
-    """Open the engine, and refuse what only it can see about the output."""
+    """Open the engine. It may refuse the output for reasons of its own."""
     opened = engine.open()
     if outputs.output is not None:
         opened.check_output(str(outputs.output))
@@ -159,7 +159,7 @@ def _run(job: Job, outputs: Outputs, ledger: str | None, dataset: str | None, di
 
 
 def _write(release: Release, outputs: Outputs, charge: Charge | None) -> None:
-    """A charge is confirmed once the first file is there."""
+    """Write the files, and confirm the charge after the first."""
     if outputs.output is not None:
         release.write(outputs.output, overwrite=outputs.overwrite, raw_csv=outputs.raw_csv)
         if charge is not None:

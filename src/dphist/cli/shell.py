@@ -1,7 +1,7 @@
 """The shell of `dphist sql`: statements typed on a terminal, over several lines, with history and completion.
 
-Nothing that comes from records reaches the screen but what was released, and the history holds what was typed and nothing
-else. Ctrl-C ends the line or the statement; what that was charged stays charged, and is told.
+The screen shows nothing from records but released values, and the history holds typed text alone. Ctrl-C ends the line or the
+statement. A charge of that statement stays, and the shell says so.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ _OTHERS: Final = {
     "quit": ".quit",
     "exit": ".quit",
 }
-"""What the shells of other databases call them."""
+"""Names that the shells of other databases have for our commands."""
 
 
 class Shell:
-    """A connection and somebody who types. `rows` of an answer are shown; `history` keeps what was typed."""
+    """The shell of a connection. rows: how many of an answer it shows. history: where it keeps what was typed."""
 
     def __init__(
         self,
@@ -90,8 +90,8 @@ class Shell:
         )
 
     def run(self) -> None:
-        """Until somebody leaves."""
-        with suppress(OSError, ValueError):  # of a test, standard input is no file
+        """Answer statements until the user leaves."""
+        with suppress(OSError, ValueError):  # in a test standard input is no file
             undo_at_stop(terminal_settings(sys.stdin.fileno()))
         going = True
         with raising():
@@ -115,7 +115,7 @@ class Shell:
                     say(f"{words} {account()}".strip(), err=True)
 
     def _read(self) -> str:
-        """What is typed. In a thread: asyncio would take the signals of the main thread for itself, and not give them back."""
+        """Read a statement. In a thread: in the main thread asyncio would take over the signals and not give them back."""
         begin()
         prompt = self._prompt()
         with _interrupts_ignored():
@@ -132,7 +132,7 @@ class Shell:
         return "dphist> "
 
     def _take(self, text: str) -> bool:
-        """Do what was typed; False to leave."""
+        """Do what the text says. False: leave the shell."""
         word, _, rest = text.strip().partition(" ")
         word = _OTHERS.get(word.rstrip(";").lower(), word)
         if word == ".quit":
@@ -226,17 +226,17 @@ def is_done(text: str) -> bool:
 
 
 def history_file() -> Path:
-    """Where statements are kept: in the directory for the state of programs."""
+    """The file that keeps statements, in the user's directory for the state of programs."""
     state = Path(os.environ.get("XDG_STATE_HOME") or "")
     return (state if state.is_absolute() else Path.home() / ".local" / "state") / "dphist" / "sql_history"
 
 
 def open_history(path: Path) -> History:
-    """A file for its owner alone; without one, what is typed is kept until the shell ends."""
+    """A history in a file that its owner alone can read; if it cannot be written, in memory."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o600))
-        path.chmod(0o600)  # also of one that somebody made
+        path.chmod(0o600)  # `open` gives this mode to new files alone
     except OSError:
         say(f"No history is kept: {printable(str(path))} cannot be written.", err=True)
         return InMemoryHistory()
@@ -244,7 +244,7 @@ def open_history(path: Path) -> History:
 
 
 class _Kept(FileHistory):
-    """A history that ends no shell when its disk is full."""
+    """A history in a file. A full disk does not end the shell."""
 
     def store_string(self, string: str) -> None:
         with suppress(OSError):
@@ -271,7 +271,7 @@ class _Completer(Completer):
 
 
 def _lexer() -> Lexer | None:
-    """Colours, where there is what chooses them."""
+    """Colours for SQL, if Pygments is installed."""
     try:
         from prompt_toolkit.lexers import PygmentsLexer
         from pygments.lexers.sql import SqlLexer
@@ -281,7 +281,7 @@ def _lexer() -> Lexer | None:
 
 
 def _show_problem(problem: DphistError) -> None:
-    """What is wrong, and where."""
+    """Print the error, what was charged, and the place in the statement."""
     words = str(problem) if problem.aftermath else f"{problem} {account()}".strip()
     say(printable(words), err=True)
     for line in getattr(problem, "pointer", "").splitlines():
@@ -289,14 +289,14 @@ def _show_problem(problem: DphistError) -> None:
 
 
 def _place(source: object) -> str:
-    """Where a table is."""
+    """The paths of a table."""
     paths = getattr(source, "paths", source)
     return ", ".join(map(str, paths)) if isinstance(paths, list | tuple) else str(paths)
 
 
 @contextmanager
 def _interrupts_ignored() -> Iterator[None]:
-    """While a line is edited Ctrl-C is a key; a signal from elsewhere has nothing to end."""
+    """Ignore SIGINT while a line is edited: Ctrl-C is a key then, and a signal from elsewhere has nothing to end."""
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield

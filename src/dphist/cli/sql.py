@@ -28,21 +28,21 @@ if TYPE_CHECKING:
     from dphist.sql.script import Script
 
 MOST_BYTES: Final = 1 << 20
-"""Of a file of statements."""
+"""The largest file of statements."""
 ROWS: Final = 20
-"""That are printed of what is written to a file, and in the shell."""
+"""How many rows are printed of an answer that goes to a file, and in the shell."""
 PLACE: Final = "{n}"
-"""In the name of an output: which statement it is the answer to."""
+"""In the name of an output this stands for the number of the statement."""
 _NAMED: Final = re.compile(r"([^\W\d]\w*)=(?!=)(.*)", re.DOTALL)
-"""A name of SQL, an equals sign, and the rest. Any other text is a path, or a column."""
+"""NAME=PATH or TABLE=COLUMN. Any other text is a path or a column alone."""
 _TEXT: Final = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 _JSON: Final = _TEXT[2:]
 _NOT_SAID: Final[dict[str, Any]] = {"delimiter": None, "encoding": "utf-8", "types": [], "nulls": [], "no_header": None}
-"""How files are read where nothing is said."""
+"""The values of the options of text files that a call does not name."""
 
 
 def _table_names(context: click.Context, option: click.Parameter, begun: str) -> list[str]:
-    """For completion: the tables that a call names so far."""
+    """The tables that a call names so far, for completion."""
     return [name for name in _paths(context.params.get("tables") or ()) if name.startswith(begun)]
 
 
@@ -150,7 +150,7 @@ def sql(
 
 
 def _check(outputs: Outputs, statements: int, inputs: Sequence[object]) -> None:
-    """Refuse files that may not be written, one for several answers, and a run whose answer nobody would see."""
+    """Refuse outputs that may not be written, one output for several answers, and a run whose answer nobody would see."""
     from dphist.engines import files_of
     from dphist.files import formats
 
@@ -171,7 +171,7 @@ def _run(outputs: Outputs, script: Script, ledger: str | None, dataset: str | No
     from dphist.ledger.heads import check_heads
 
     def write(found: Sequence[Answer]) -> Path | None:
-        """Every file; the first one is what the ledger hears of."""
+        """Write the files of all answers, and return the first, which the ledger notes."""
         for number, answer in enumerate(found, 1):
             table, report = _numbered(outputs.output, number), _numbered(outputs.report, number)
             replace(outputs, output=table, report=report).write(answer)
@@ -221,7 +221,7 @@ def _numbered(path: Path | None, number: int) -> Path | None:
 
 
 def read_query(query: str) -> tuple[str, str]:
-    """The statements, and where they come from, in words; nothing if they are the words of the call."""
+    """The text of the statements, and the name of its file; no name if the text is in the call."""
     if query == "-":
         return _decoded(sys.stdin.buffer.read(MOST_BYTES + 1), "standard input"), "standard input"
     if query.lower().endswith(".sql") or os.path.isfile(query):
@@ -245,7 +245,7 @@ def _decoded(content: bytes, place: str) -> str:
 
 @contextmanager
 def _located(place: str) -> Iterator[None]:
-    """Let a refusal say in which file it is; where no terminal shows the line itself, in words."""
+    """Add the file to the place of a refusal. Where no terminal shows the line itself, add the place to the sentence."""
     try:
         yield
     except InvalidParameter as problem:
@@ -259,16 +259,16 @@ def _located(place: str) -> Iterator[None]:
 
 
 def _check_shell(outputs: Outputs, budget: dict[str, float | None]) -> None:
-    """Refuse a shell without a terminal, and options that say nothing to one."""
+    """Refuse a shell without a terminal, and options that mean nothing in a shell."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         hint = "without a terminal there is no shell; standard input is read with -."
         raise InvalidParameter("QUERY: a statement, a .sql file, or -", "none", hint)
-    for one in OUTPUTS.options:  # the shell has use for the number of rows alone
+    for one in OUTPUTS.options:  # the shell uses --show alone
         if one.name != "show" and getattr(outputs, str(one.name)):
             flag = one.opts[0]
             raise InvalidParameter(f"{flag} with a statement", "the shell", "leave it out, or write the statement.")
     for flag, value in budget.items():
-        if value is not None:  # of which statement, or of all of them?
+        if value is not None:  # the budget of each statement, or of all?
             hint = "say it in OPTIONS of each statement; a ledger limits them all."
             raise InvalidParameter(f"{flag} with a script", "the shell", hint)
 
@@ -289,7 +289,7 @@ def _start_shell(
 
 
 def tables_of(tables: Sequence[str], public: Sequence[str], reading: dict[str, Any]) -> dict[str, object]:
-    """Sources by name, the public ones marked, text files read as the options of text files say."""
+    """The sources by name. Public tables are marked, and the options of text files apply to text files."""
     import dphist
 
     paths = _paths(tables)
@@ -306,7 +306,7 @@ def tables_of(tables: Sequence[str], public: Sequence[str], reading: dict[str, A
 
 
 def units_of(units: Sequence[str], tables: Sequence[str]) -> str | dict[str, str] | None:
-    """One text for all tables, or one for each that is named."""
+    """One unit for all tables, or a unit for each table that --unit names."""
     found: dict[str, str] = {}
     for text in units:
         match = _NAMED.fullmatch(text)
@@ -330,7 +330,7 @@ def units_of(units: Sequence[str], tables: Sequence[str]) -> str | dict[str, str
 def _paths(
     texts: Sequence[str], flag: str = "--table", known: Sequence[str] | dict[str, Any] = ()
 ) -> dict[str, list[str]]:
-    """Every name with its paths. A path that holds an equals sign behind a word begins with ./ or has a name."""
+    """The paths by name. A path such as a=b.csv reads as NAME=PATH: write ./a=b.csv, or give it a name."""
     found: dict[str, list[str]] = {}
     for text in texts:
         match = _NAMED.fullmatch(text)
@@ -348,7 +348,7 @@ def _paths(
 
 
 def _sources(paths: dict[str, list[str]], reading: dict[str, Any]) -> dict[str, object]:
-    """What is read of each: text files by the options, of which those of CSV files are not for JSON. Others by their names."""
+    """The source of each table. Text files have the options of text files, JSON files only --type, other files none."""
     given = [name for name, value in reading.items() if value != _NOT_SAID[name]]
     ends = {name: "".join(Path(some[0]).suffixes).lower() for name, some in paths.items()}
     text = [name for name, end in ends.items() if not end or any(one in end for one in _TEXT)]
@@ -365,7 +365,7 @@ def _sources(paths: dict[str, list[str]], reading: dict[str, Any]) -> dict[str, 
 
 
 def _types_of(table: str, types: Sequence[str], tables: dict[str, Any]) -> list[str]:
-    """Those of this table: amount=double is for every table of text files, events.amount=double for one."""
+    """The types of one table: amount=double is for every table of text files, events.amount=double for events."""
     own = []
     for text in types:
         owner, dot, rest = text.partition(".")

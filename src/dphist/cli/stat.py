@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _OPTIONS = [
     optional(one) if one.name == "epsilon" else one for one in declared(StatisticOptions)
-]  # its error says more
+]  # `stat` refuses a call without it in a better sentence
 
 
 @command(
@@ -174,7 +174,7 @@ def bounds(
 
 
 def _trade_offs(plan: StatisticPlan) -> list[TradeOff]:
-    """What other budgets would drop, and how many records they need for the share."""
+    """For other budgets, how many records are dropped, and how many records the share of drops needs."""
     from dphist.planning.statistics import trade_offs
 
     if plan.bars is None:
@@ -189,7 +189,7 @@ def _drop(plan: StatisticPlan) -> float:
 
 
 def _table(plan: StatisticPlan) -> str:
-    """Records dropped against epsilon and delta, and the records needed for the share."""
+    """A table of these budgets with the dropped records and the records that are needed."""
     rows, drop = _trade_offs(plan), _drop(plan)
     sizes = (10_000, 1_000_000) if plan.min_records is None else (plan.min_records,)
     shares = "".join(f"{f'share of {size:,}':>20}" for size in sizes)

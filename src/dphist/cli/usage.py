@@ -22,7 +22,7 @@ _OTHERS: Final = {
 
 
 def usage(problem: click.ClickException) -> str:
-    """The message of an error of click; a call without words shows the help."""
+    """The message of an error of click. A call without words shows the help."""
     if isinstance(problem, click.exceptions.NoArgsIsHelpError):
         return problem.format_message()
     expected, got, hint = _told(problem)
@@ -30,7 +30,7 @@ def usage(problem: click.ClickException) -> str:
 
 
 def _told(problem: Any) -> tuple[str, str, str]:
-    """What was expected, what came, and what to do."""
+    """What click expected, what the call has, and what to do."""
     context: click.Context | None = getattr(problem, "ctx", None)
     path = "dphist" if context is None else context.command_path
     parameters = [] if context is None else context.command.params
@@ -68,7 +68,7 @@ def _told(problem: Any) -> tuple[str, str, str]:
 
 
 def _near_option(name: str, parameters: list[click.Parameter]) -> str:
-    """The option that may be meant: another tool's name for it, one dash too few, or a typing error."""
+    """The option that the user may mean: by another tool's name for it, with one dash too few, or with a typing error."""
     flags = [flag for one in parameters for flag in (*one.opts, *one.secondary_opts)]
     whole = next((word for word in sys.argv[1:] if word.startswith(name) and f"-{word}" in flags), None)
     close = [f"-{whole}"] if whole else [_OTHERS[name]] if _OTHERS.get(name) in flags else []
@@ -77,9 +77,9 @@ def _near_option(name: str, parameters: list[click.Parameter]) -> str:
 
 
 def with_flags(message: str) -> str:
-    """An error of the library as one of the command line: what it expects of a parameter, it expects of an option.
+    """An error of the library with flags in the place of parameters.
 
-    Only what stands before the value that was given, which may be the name of a column.
+    Only the words before the refused value change: the value may be the name of a column.
     """
     expected, got, rest = message.partition(", got ")
     return _PARAMETER.sub(lambda found: _FLAGS[found[0]], expected) + got + rest

@@ -1,1 +1,1 @@
-"""Files on the disk: what may be written, in one step; locks, scratch, the formats of tables, what was stored."""
+"""Files on the disk: outputs, locks, private directories, formats of tables, and the reader of stored files."""

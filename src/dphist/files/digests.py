@@ -1,7 +1,7 @@
 """Digests of what is published: of the table's content, and of the metadata that holds it.
 
-They show that something was edited, not by whom: whoever edits a file can compute them anew. Only what is kept elsewhere, a
-ledger or a digest that was written down, tells then.
+They show an edit, unless its author computed them anew. Only a ledger, or a digest that was noted elsewhere, shows that edit,
+too.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ FILE: Final = "file"
 
 
 def seal(metadata: dict[str, Any]) -> dict[str, Any]:
-    """The metadata with a digest over all the rest of it."""
+    """The metadata with a digest of its other fields."""
     return {**metadata, DIGEST: digest_of(metadata)}
 
 
 def digest_of(metadata: dict[str, Any]) -> str:
-    """SHA-256 over the metadata as canonical JSON, but for the digest in it."""
+    """SHA-256 of the metadata as canonical JSON, without the digest itself."""
     return hash_of({name: value for name, value in metadata.items() if name != DIGEST})
 
 
 def with_content(metadata: dict[str, Any], table: pa.Table) -> dict[str, Any]:
-    """The metadata with a digest of the table as it will be read from a Parquet file, sealed."""
+    """The sealed metadata with a digest of the table, as a reader of a Parquet file will find it."""
     return seal({**metadata, TABLE: {"sha256": table_digest(as_stored(table))}})
 
 
 def without_content(metadata: dict[str, Any]) -> dict[str, Any]:
-    """The metadata of a table whose content nobody has in one place, sealed."""
+    """The sealed metadata without a digest of the table, which is in many parts."""
     return seal({**metadata, TABLE: None})
 
 
 def as_stored(table: pa.Table) -> pa.Table:
-    """The table with the types that Parquet gives back: it knows no seconds, for example."""
+    """The table with the types that Parquet gives back. It has no seconds, for example."""
     sink = pa.BufferOutputStream()
     pq.write_table(table.schema.empty_table(), sink)
     return table.cast(pq.read_schema(pa.BufferReader(sink.getvalue())).remove_metadata())
 
 
 def table_digest(table: pa.Table) -> str:
-    """SHA-256 over names, types and, column by column, which values are there and what they are; not how they are stored."""
+    """SHA-256 of names, types, and the places and values of each column; how they are stored does not matter."""
     fields = [[field.name, str(field.type)] for field in table.schema]
     found = hashlib.sha256(canonical([table.num_rows, fields]).encode())
     for column in table.columns:
@@ -64,7 +64,7 @@ def table_digest(table: pa.Table) -> str:
 
 
 def _content(column: pa.ChunkedArray) -> Iterator[bytes]:
-    """The values as bytes: doubles, 64-bit integers, or lengths and texts; of a null, those of nothing."""
+    """The values as bytes: doubles, 64-bit integers, or lengths and texts. A null has the bytes of 0 or of an empty text."""
     try:
         plain = column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
         if pa.types.is_floating(plain.type):
@@ -77,7 +77,7 @@ def _content(column: pa.ChunkedArray) -> Iterator[bytes]:
             return
         binary = pa.types.is_binary(plain.type) or pa.types.is_large_binary(plain.type)
         texts = (plain if binary else plain.cast(pa.large_string())).cast(pa.large_binary())
-    except pa.ArrowException:  # types without such a cast, none of which a release has today
+    except pa.ArrowException:  # no release has other types today
         texts = pa.chunked_array([pa.array([repr(value) for value in column.to_pylist()], pa.large_binary())])
     texts = pc.fill_null(texts, b"")
     yield pc.binary_length(texts).to_numpy().astype("<i8").tobytes()

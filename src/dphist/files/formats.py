@@ -1,4 +1,4 @@
-"""Files of a release: the table, its metadata inside (Parquet) and beside it, all or nothing."""
+"""Files of a release: the table, with its metadata in it (Parquet) and beside it. All of them are written, or none."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 
 METADATA_KEY: Final = b"dphist"
 FOLDER_METADATA: Final = "_dphist"
-"""Where a folder that Spark wrote has its metadata; readers of data skip names that begin with an underscore."""
+"""The metadata in a folder of Spark. Readers of data skip names that begin with an underscore."""
 
 SIDECAR: Final = ".dphist.json"
-"""How the name of the metadata beside a file ends."""
+"""The suffix of metadata beside a file."""
 
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _FORMATS: Final = {".parquet": "parquet", ".csv": "csv", ".json": "json", ".ndjson": "json", ".jsonl": "json"}
 
 
 def format_of(path: Path) -> str:
-    """The format that a name asks for."""
+    """The format of a path, by its suffix."""
     if path.suffix.lower() not in _FORMATS:
         hint = "for example out.parquet, or out.csv for a spreadsheet."
         raise InvalidParameter("a name ending in .parquet, .csv, .json or .ndjson", path.name, hint)
@@ -47,7 +47,7 @@ def format_of(path: Path) -> str:
 
 
 def sidecar(path: Path) -> Path:
-    """Where the metadata of a file is written beside it."""
+    """The path of the metadata beside a file."""
     return path.with_name(path.name + SIDECAR)
 
 
@@ -61,7 +61,7 @@ def local(address: str) -> Path | None:
 def check_table(
     table: Path | None, report: Path | None, *, inputs: Iterable[Path] = (), overwrite: bool = False
 ) -> None:
-    """Refuse a table, the metadata beside it, or a report that could not be written or would destroy something."""
+    """Refuse outputs (the table, the metadata beside it, the report) that cannot be written or would destroy something."""
     if table is not None:
         format_of(table)
     beside = None if table is None else sidecar(table)
@@ -86,7 +86,7 @@ def check_folder(
                 raise InvalidParameter("a new folder for the output, or one that dphist wrote", got, OTHER_NAME)
             if not overwrite:
                 raise InvalidParameter("a new folder for the output", f"{here}, which exists", OVERWRITE)
-        # Spark makes the folders that are missing: a file of a name nobody has is tried in the last that exists.
+        # Spark makes missing folders. So the test file, of a new name, goes into the last folder that exists.
         existing = next(parent for parent in Path(os.path.abspath(here)).parents if parent.exists())
         check_outputs(existing / f"{here.name}.{os.getpid()}")
     kept = () if here is None else (here,)
@@ -134,7 +134,7 @@ def _copy_as_text(table: pa.Table, path: Path, kind: str) -> None:
         target = str(path).replace("'", "''")
         try:
             connection.execute(f"COPY (SELECT * FROM released) TO '{target}' ({options}, USE_TMP_FILE false)")  # noqa: S608
-        except duckdb.IOException:  # which tells the reason in words that change
+        except duckdb.IOException:  # its words change from version to version
             raise OSError(errno.EIO if shutil.disk_usage(path.parent).free else errno.ENOSPC, "") from None
 
 

@@ -1,13 +1,13 @@
 """How a command ends when SIGINT, SIGTERM or SIGHUP arrives: at a safe moment, in one sentence, with nothing left behind.
 
-A handler in the main thread, with signal masks around the charge and the rename, would not do: outside of the masks a
-callback of an engine swallows its exception, and while C code runs it is not called at all. A mask on the whole process, with
-a thread in `sigwait`, would be inherited by every process that is started, such as a JVM, and Windows has none. So a thread
-waits for what Python writes to a socket. It takes the lock that every step holds which must not be cut in two (`held`), undoes
-what must not outlive the process (`undone`), says what was charged, and ends the process with 128 and the number of the signal.
+A handler in the main thread, with signal masks around the charge and the rename, is not enough: callbacks of engines swallow
+its exception, and Python does not call it while C code runs. A mask on the whole process, with a thread in `sigwait`, does not
+work either: processes that we start, such as a JVM, inherit it, and Windows has none. So Python writes the signal to a socket,
+and a thread waits there. It takes the lock of steps that must not be cut in two (`held`), undoes all that must not outlive the
+process (`undone`), says what was charged, and ends the process with 128 and the number of the signal.
 
-Without a watch, in somebody's program or notebook, the signals are theirs: `held` then only keeps a KeyboardInterrupt back
-until the step is done. A shell has both: SIGINT ends a statement (`raising`), the others the process.
+Only commands are watched. In a user's program or notebook signals are the user's, and `held` only delays a KeyboardInterrupt to
+the end of the step. In the shell of `dphist sql` SIGINT ends a statement (`raising`), other signals end the process.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _WORDS: Final = {
     if hasattr(signal, name)
 }
 _PATIENCE: Final = 20.0
-"""Seconds that a signal waits for the end of a step, such as a charge that itself waits for another process."""
+"""Seconds that a signal waits for the end of a step, such as a charge that waits for another process."""
 
 _LOCK: Final = threading.RLock()
 _undo: dict[object, Callable[[], object]] = {}
@@ -45,24 +45,24 @@ _raising = False
 """Whether SIGINT is a KeyboardInterrupt, although the command is watched."""
 _stopping: Final = threading.Event()
 _depth = 0
-"""How many steps the main thread is in, one inside of the other."""
+"""How many steps the main thread is in: they may be nested."""
 _written: list[Path] = []
 _printed = False
 
 
 def account_for(words: Callable[[], str]) -> None:
-    """From now on `words` says what the run has spent; nothing if it has not."""
+    """Let `words` say from now on what the run has spent: "" for nothing."""
     global _account
     _account = words
 
 
 def account() -> str:
-    """What the run has spent so far, in words; nothing if it has spent nothing."""
+    """A sentence on what the run has spent so far; "" if it has spent nothing."""
     return "" if _account is None else _account()
 
 
 def note_output(path: Path) -> None:
-    """An output of the command that is watched has got its name."""
+    """Note that an output of the watched command is in its place."""
     if _watched:
         _written.append(path)
 
@@ -73,7 +73,7 @@ def first_output() -> str | None:
 
 
 def note_printed() -> None:
-    """Something is about to be printed as a result; what comes after a charge is one that was paid for."""
+    """Note that a result is about to be printed. After a charge it is one that was paid for."""
     global _printed
     _printed = _printed or (_watched and bool(account()))
 
@@ -118,19 +118,19 @@ def undone(make: Callable[[], T], undo: Callable[[T], object]) -> Iterator[T]:
 
 
 def undo_at_stop(undo: Callable[[], object]) -> None:
-    """Call `undo` if a signal ends the command that is watched: for what goes with its process otherwise."""
+    """Call `undo` if a signal ends the watched command. For things that need no `undo` at its usual end."""
     if _watched:
         _undo[undo] = undo
 
 
 def go_on() -> None:
-    """Stay here for ever if a signal is ending the process: it has the last word. Not inside of a step."""
+    """Wait for ever if a signal is ending the process, so that nothing follows its last sentence. Not inside of a step."""
     while _stopping.is_set() and _depth == 0:
         time.sleep(0.01)
 
 
 def begin() -> None:
-    """A command, or a statement of a shell, begins: it has spent, written and printed nothing."""
+    """Begin a command, or a statement of a shell: nothing is spent, written or printed yet."""
     global _account, _printed
     _account = None
     _written.clear()
@@ -139,7 +139,7 @@ def begin() -> None:
 
 @contextmanager
 def raising() -> Iterator[None]:
-    """In the block SIGINT is a KeyboardInterrupt of the main thread, not the end of the command: for a shell, which goes on."""
+    """Let SIGINT raise KeyboardInterrupt in the main thread instead of ending the command: a shell goes on."""
     global _raising
     theirs = signal.getsignal(signal.SIGINT)
     if theirs is signal.SIG_IGN or threading.current_thread() is not threading.main_thread():
@@ -156,10 +156,9 @@ def raising() -> Iterator[None]:
 
 @contextmanager
 def watching(*, last: bool = False) -> Iterator[None]:
-    """Watch for signals while a command runs. What is ignored, as by nohup, stays so.
+    """Watch for signals while a command runs. Signals that are ignored, as under nohup, stay ignored.
 
-    last: nothing comes after the command but the end of the process, which no signal cuts short: its exit code is that of the
-    command.
+    last: the process ends after the command, and no signal cuts this end short: the exit code is the command's.
     """
     global _watched
     if _watched or threading.current_thread() is not threading.main_thread():
@@ -167,7 +166,7 @@ def watching(*, last: bool = False) -> Iterator[None]:
         return
     _undo.clear()
     begin()
-    reader, writer = socket.socketpair()  # not a pipe: Windows wakes by sockets alone
+    reader, writer = socket.socketpair()  # not a pipe: on Windows Python writes signals to sockets alone
     writer.setblocking(False)
     before = {number: signal.getsignal(number) for number in _WORDS}
     ours = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
@@ -190,11 +189,11 @@ def watching(*, last: bool = False) -> Iterator[None]:
         watch.join()
         reader.close()
         writer.close()
-        begin()  # what runs in the process from here on has written nothing of this
+        begin()  # later commands of this process have not written these files
 
 
 def _leave_it_to_the_watch(_number: int, _frame: FrameType | None) -> None:
-    """Python writes the number of a signal to the socket, whatever the main thread does."""
+    """Does nothing: Python has written the number of the signal to the socket."""
 
 
 def _wait(reader: socket.socket) -> None:
@@ -206,11 +205,11 @@ def _wait(reader: socket.socket) -> None:
 
 
 def _stop(number: signal.Signals, reader: socket.socket) -> None:
-    """End the process. From here on the lock stays taken, so that the main thread can neither charge, write nor speak."""
+    """End the process. The lock stays taken, so the main thread can no longer charge, write or print."""
     _stopping.set()
     until = time.monotonic() + _PATIENCE
     while not (safe := _LOCK.acquire(timeout=0.05)) and time.monotonic() < until:
-        if select.select([reader], [], [], 0)[0]:  # somebody asks a second time
+        if select.select([reader], [], [], 0)[0]:  # a second signal
             reader.recv(64)
             until = min(until, time.monotonic() + _PATIENCE / 10)
     if not _watched:  # the command has ended meanwhile
@@ -231,7 +230,7 @@ def _stop(number: signal.Signals, reader: socket.socket) -> None:
 
 
 def _say(text: str) -> None:
-    """To stderr, past its buffer and its lock, unless nobody reads there."""
+    """Write to stderr, past its buffer and its lock. Give up after a second if nobody reads."""
     with suppress(OSError, ValueError, AttributeError):
         handle = sys.__stderr__.fileno()  # type: ignore[union-attr]
         data = text.encode(sys.__stderr__.encoding or "utf-8", "backslashreplace")  # type: ignore[union-attr]
@@ -241,7 +240,7 @@ def _say(text: str) -> None:
 
 @contextmanager
 def _interrupt_later(at_once: Callable[[], object] | None = None) -> Iterator[None]:
-    """Keep a KeyboardInterrupt of Python's own handler back until the block ends; `at_once` is called when it arrives."""
+    """Delay KeyboardInterrupt until the block ends, but call `at_once` when SIGINT arrives. Handlers of users stay."""
     theirs: Any = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or theirs is not signal.default_int_handler:
         yield
@@ -263,5 +262,5 @@ def _interrupt_later(at_once: Callable[[], object] | None = None) -> Iterator[No
 
 
 def interruptible(interrupt: Callable[[], object]) -> Any:
-    """A call into an engine that swallows exceptions of Python: `interrupt` ends it, and KeyboardInterrupt follows then."""
+    """Wrap a call into an engine that swallows exceptions. SIGINT calls `interrupt`, and KeyboardInterrupt follows the call."""
     return _interrupt_later(interrupt)

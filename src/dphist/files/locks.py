@@ -4,7 +4,7 @@ The lock of a state is on the state itself, not on a file beside it that can be 
 locked before it gets the name, and the old one stays locked until it has it. Whoever opens the name therefore finds a file
 that is locked, or one that has lost the name. Before and after each replacement the name must belong to the locked file.
 
-Not seen: an old copy that is put back while nobody uses the state. Files cannot know that they were copied.
+This does not notice an old copy that is put back while nobody uses the state. Files cannot know that they were copied.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class LockedFile:
         self._size = os.fstat(handle).st_size
 
     def read(self) -> bytes:
-        """The content of the file that is locked, whatever its name belongs to by now."""
+        """The content of the locked file, whatever file has its name by now."""
         with open(self._handle, "rb", closefd=False) as opened:
             opened.seek(0)
             return opened.read()
@@ -51,7 +51,7 @@ class LockedFile:
             raise _changed(self.path)
 
     def make_durable(self) -> None:
-        """Let a file that another process put in its place survive a loss of power, before anything is built on it."""
+        """Make the file's name survive a loss of power: another process may have renamed it and been killed."""
         os.fsync(self._handle)
         _sync_folder(self.path.parent)
         self.check()
@@ -59,22 +59,22 @@ class LockedFile:
     def replace(self, write: Write, note: Callable[[], object] = lambda: None) -> None:
         """Put a new file in the place of this one, all or nothing, and hold its lock from then on.
 
-        When this returns, the new file survives a loss of power. If it raises, either of the two may have the name. `note` is
-        called as soon as the new one has it.
+        When this returns, the new file survives a loss of power. If it raises, either file may have the name. `note` is
+        called as soon as the new file has it.
         """
         before = self._handle
         with _partial(self.path) as (partial, handle):
-            systems.lock(handle)  # first: whoever opens it by its new name has to wait
+            systems.lock(handle)  # before the rename, so that a process that opens the new name has to wait
             _fill(handle, write)
             self.check()
             with held():
                 os.rename(partial, self.path)
-                self._handle, self._size = os.dup(handle), os.fstat(handle).st_size  # a lock goes with its copies
+                self._handle, self._size = os.dup(handle), os.fstat(handle).st_size  # copies keep the lock
                 note()
         try:
             _sync_folder(self.path.parent)
             self.check()
-            if os.fstat(before).st_nlink:  # somebody moved it behind the first check, and could bring it back
+            if os.fstat(before).st_nlink:  # somebody moved it after the first check, and could bring it back
                 os.ftruncate(before, 0)
         finally:
             os.close(before)
@@ -88,7 +88,7 @@ class LockedFile:
 def locked(path: Path) -> Iterator[LockedFile]:
     """Hold the lock of the file at `path`; refuse at once if another process has it.
 
-    The lock goes with the process: a killed one leaves at most something half written, which is removed here.
+    The lock goes with the process. A killed process leaves at most a file half written, which is removed here.
     """
     check_single_name(path)
     file = _lock(path, _OPEN)
@@ -102,9 +102,9 @@ def locked(path: Path) -> Iterator[LockedFile]:
 
 @contextmanager
 def creating(path: Path, what: str) -> Iterator[LockedFile]:
-    """Hold a new, empty file for `what` (a session, a stream), that `replace` fills; it goes again if that does not happen.
+    """Hold a new, empty file for `what` (a session, a stream). Unless `replace` fills it, it is removed again.
 
-    Of several processes one gets it. An empty file that nobody holds is what a killed process left: it is taken over.
+    Only one process gets the file. An empty file without a lock is left from a killed process, and is taken over.
     """
     check_single_name(path)
     check_companion(path)
@@ -124,9 +124,9 @@ def creating(path: Path, what: str) -> Iterator[LockedFile]:
 
 
 def replace_private(path: Path, write: Write) -> None:
-    """Write a file of which nobody keeps an account; call it under the lock of the state it belongs to.
+    """Write a file that belongs to a state, under the lock of that state.
 
-    Readable by the owner alone from the first byte; the old file or the new one, after a loss of power too.
+    Only the owner can ever read it. A loss of power leaves the old file or the new one.
     """
     with _partial(path) as (partial, handle):
         _fill(handle, write)
@@ -135,7 +135,7 @@ def replace_private(path: Path, write: Write) -> None:
 
 
 def check_single_name(path: Path) -> None:
-    """Refuse a file that has another name: replacing it under one would leave the other behind, with a budget of its own."""
+    """Refuse a file that has a second name: a replacement would leave the old file under it, with a budget of its own."""
     try:
         linked, regular = path.is_symlink() or path.stat().st_nlink > 1, path.is_file()
     except FileNotFoundError:
@@ -149,20 +149,20 @@ def check_single_name(path: Path) -> None:
 
 
 def remove_partial(path: Path) -> None:
-    """Remove what a killed process left half written; call it under the lock."""
+    """Remove files that a killed process left half written. Call it under the lock."""
     for left in path.parent.glob(f".{glob.escape(path.name)}.*{_PARTIAL}"):
         left.unlink(missing_ok=True)
 
 
 def _lock(path: Path, flags: int) -> LockedFile:
-    """Open, lock, and look whether the name still belongs to what is locked: if not, somebody was faster."""
+    """Open and lock a file, and check that it still has the name: another process may have replaced it meanwhile."""
     if not systems.HAS_LOCKS:
         raise InvalidParameter(
             "a system with locks of files", "one without", "keep sessions and streams on Linux or macOS."
         )
     for _ in range(_TRIES):
         try:
-            handle = os.open(path, flags | systems.NO_WAIT, 0o600)  # a pipe would keep us waiting
+            handle = os.open(path, flags | systems.NO_WAIT, 0o600)  # `open` would wait for the other end of a pipe
         except (FileNotFoundError, IsADirectoryError):
             raise InvalidParameter(f"a file {path.name}", "none", "was it removed or moved?") from None
         try:
@@ -197,7 +197,7 @@ def _changed(path: Path) -> InvalidParameter:
 
 @contextmanager
 def _partial(path: Path) -> Iterator[tuple[Path, int]]:
-    """A file beside `path`, readable by the owner alone; gone at the end unless it was renamed."""
+    """A file beside `path` that the owner alone can read. It is removed at the end unless it was renamed."""
 
     def make() -> tuple[Path, int]:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=_PARTIAL, dir=path.parent)  # with mode 0600
@@ -211,7 +211,7 @@ def _partial(path: Path) -> Iterator[tuple[Path, int]]:
                 os.close(handle)
     except FileNotFoundError:  # somebody removed the partial file, or moved its folder
         raise _changed(path) from None
-    except OSError as problem:  # of a full disk, say, which names no file
+    except OSError as problem:  # an error such as a full disk has no file name
         problem.filename = problem.filename or str(path)
         raise
 

@@ -1,4 +1,4 @@
-"""The files that commands write: one set of rules, asked before anything is spent and again when a file is put in its place.
+"""Rules for the files that commands write. They are checked before a charge, and again when a file is put in its place.
 
 An output is a new file. An existing one is replaced only on request (`overwrite`), and even then never
 
@@ -43,7 +43,7 @@ _KINDS: Final = (
 def check_outputs(*outputs: Path | None, inputs: Iterable[Path] = (), overwrite: bool = False) -> None:
     """Refuse outputs that would destroy something or cannot be written. Leaves nothing behind.
 
-    outputs: what one command writes, None for what it does not. inputs: the files and folders it reads.
+    outputs: the files that one command writes; None counts for nothing. inputs: the files and folders that it reads.
     """
     named = [path for path in outputs if path is not None]
     for number, path in enumerate(named):
@@ -61,7 +61,7 @@ def check_outputs(*outputs: Path | None, inputs: Iterable[Path] = (), overwrite:
 
 
 def check_precious(path: Path, inputs: Iterable[Path]) -> None:
-    """Refuse to write over, into or around what nobody may lose, whoever asks for it."""
+    """Refuse to write over, into or around files that nobody may lose, even with --overwrite."""
     for read in inputs:
         if is_same(path, read) or _is_within(path, read) or _is_within(read, path):
             raise InvalidParameter("an output that is not read by the same command", str(path), OTHER_NAME)
@@ -74,7 +74,7 @@ def check_precious(path: Path, inputs: Iterable[Path]) -> None:
 
 
 def check_companion(path: Path) -> None:
-    """Refuse a name that belongs to a ledger, a session or a stream: a database removes a journal that is not its own."""
+    """Refuse a name that belongs to a ledger, a session or a stream: a database would remove our file as its journal."""
     for end in _COMPANIONS:
         owner = path.with_name(path.name.removesuffix(end)) if path.name not in ("", end) else path
         if owner != path and (kind := _kind_of(owner)) is not None:
@@ -107,9 +107,9 @@ def is_same(one: Path, other: Path) -> bool:
 
 @contextmanager
 def replacement(path: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A file in a private directory beside `path` that takes its place when the block ends well, and vanishes when it does not.
+    """A file in a private directory beside `path`. It takes the place of `path` if the block ends well, else it vanishes.
 
-    Without `overwrite` a file that appeared meanwhile is not replaced either.
+    Without `overwrite` it does not replace a file that appeared meanwhile.
     """
     with replacements(path, overwrite=overwrite) as (partial,):
         yield partial
@@ -148,7 +148,7 @@ def write_text(text: str, path: Path, *, inputs: Iterable[Path] = (), overwrite:
 
 
 def as_path(path: str | Path) -> Path:
-    """A path that the system can take: no name has a NUL in it."""
+    """A path for the system. Refuse a NUL in it, which no name of a file can have."""
     if "\0" in str(path):
         raise InvalidParameter("a path", "one with a NUL in it", OTHER_NAME)
     return Path(path)
@@ -187,7 +187,7 @@ def _prefix(path: Path) -> str:
 
 
 def _put_all_in_place(partials: list[Path], paths: tuple[Path, ...], *, overwrite: bool) -> None:
-    """The last first: the metadata of a table is there before the table is."""
+    """Put files in their places, the last first: the metadata of a table is there before the table."""
     done: list[Path] = []
     try:
         for partial, path in reversed(list(zip(partials, paths, strict=True))):
@@ -215,7 +215,7 @@ def _put_in_place(partial: Path, path: Path) -> None:
 
 
 def _is_one_name(one: Path, other: Path) -> bool:
-    """Whether two outputs would be one file, also where the file system does not tell large from small letters."""
+    """Whether two outputs would be one file, even on a file system that ignores upper and lower case."""
     return is_same(one, other) or os.path.realpath(one).casefold() == os.path.realpath(other).casefold()
 
 
@@ -224,7 +224,7 @@ def _is_within(path: Path, folder: Path) -> bool:
 
 
 def _folders(path: Path) -> tuple[Path, ...]:
-    """Where the state of a stream would be that `path` is a part of: it keeps its rounds in a folder of its own."""
+    """Paths where the state of a stream would be, if `path` belonged to one: a stream has a folder for its rounds."""
     parents = Path(os.path.realpath(path)).parents
     return (path, *parents[:2])
 

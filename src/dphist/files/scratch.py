@@ -1,9 +1,9 @@
-"""Private directories: for what spills, and for outputs until they are whole. None outlives its run, not even a killed one.
+"""Private directories, for spilled data and for outputs that are not whole yet. None outlives its run for long.
 
 A directory belongs to the process that holds the lock of the file `.dphist-lock` in it. The lock goes with the process, however
-that ends, so a directory whose lock is free is what a killed process left: whoever makes the next one beside it removes it. It
-must belong to the same user and be readable by nobody else, no link is followed, and the lock file goes last, so that a removal
-that is itself killed can be done again. Without a lock file a directory is removed only if it is empty.
+it ends. So a directory whose lock is free is left from a killed process, and the next run that makes a directory beside it
+removes it. Only a private directory of the same user is removed, and no link is followed. The lock file goes last, so that a
+removal that is itself killed can be done again. A directory without a lock file is removed only if it is empty.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class PrivateDirectory:
     _lock: int | None
 
     def remove(self) -> None:
-        """Delete everything. Under another name first: whoever still writes by the old one does not bring it back."""
+        """Delete everything. A new name comes first: a late writer cannot bring the directory back under the old one."""
         target = self.path
         with suppress(OSError):
             target = self.path.replace(self.path.with_name(f".{self.path.name}"))
         try:
             _delete(target)
         except OSError:
-            with suppress(OSError):  # so that whoever is told to delete it finds it
+            with suppress(OSError):  # other messages name this path
                 target.replace(self.path)
         if self._lock is not None:
             os.close(self._lock)
@@ -51,7 +51,7 @@ class PrivateDirectory:
 
 @contextmanager
 def private_directory(parent: Path | None = None, prefix: str = PREFIX) -> Iterator[Path]:
-    """A new directory, readable by its owner alone, for the length of the block; what dead processes left beside it goes."""
+    """A new directory for the block, which its owner alone can read. Directories of dead processes beside it are removed."""
     with undone(lambda: make_directory(parent, prefix), PrivateDirectory.remove) as directory:
         yield directory.path
 
@@ -64,17 +64,17 @@ def make_directory(parent: Path | None = None, prefix: str = PREFIX) -> PrivateD
         path = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
         try:
             handle = os.open(path / _LOCK, _FILE | os.O_CREAT | os.O_EXCL, 0o600)
-        except FileNotFoundError:  # it was empty, so that another process took it for one that was left
+        except FileNotFoundError:  # another process removed it as empty
             continue
         except BaseException:
             path.rmdir()
             raise
         try:
             systems.lock(handle)
-        except BlockingIOError:  # the same a moment later
+        except BlockingIOError:  # another process is about to remove it
             os.close(handle)
             continue
-        except OSError:  # a file system without locks: nobody can tell whether we live, so nobody removes it
+        except OSError:  # without locks nobody can tell whether this process lives, so nobody may remove the directory
             os.close(handle)
             (path / _LOCK).unlink()
             return PrivateDirectory(path, None)
@@ -85,8 +85,8 @@ def make_directory(parent: Path | None = None, prefix: str = PREFIX) -> PrivateD
 
 
 def remove_dead(parent: Path | None = None, prefix: str = PREFIX) -> None:
-    """Remove the directories of dead processes of this user. What cannot be removed stays; nobody is told."""
-    if not systems.HAS_LOCKS:  # who lives and who does not cannot be told
+    """Remove the directories of dead processes of this user. Directories that cannot be removed stay, without an error."""
+    if not systems.HAS_LOCKS:  # nobody can tell which processes live
         return
     place = Path(tempfile.gettempdir()) if parent is None else parent
     names: list[str] = []
@@ -136,7 +136,7 @@ def _delete(path: Path) -> None:
 
 
 def _empty(folder: int) -> None:
-    """Delete what is in an open directory, the lock file last. Links are deleted, not followed."""
+    """Empty an open directory, the lock file last. Links are deleted, not followed."""
     for name in sorted(os.listdir(folder), key=lambda name: name == _LOCK):
         with suppress(FileNotFoundError):
             if stat.S_ISDIR(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):

@@ -43,7 +43,7 @@ _LONGEST: Final = 60
 
 @dataclass(frozen=True, slots=True)
 class StoredAs:
-    """In a type's annotation: how a value that JSON does not have is read from one that it has."""
+    """An annotation for a type that JSON lacks: the function that makes the value from a value of JSON."""
 
     read: Callable[[Any], object]
 
@@ -54,7 +54,7 @@ class StoredAs:
 
 
 def read_file(path: Path, what: str, most: int = MOST_BYTES) -> bytes:
-    """The bytes of a regular file, of which not much more is read than it may have."""
+    """The bytes of a regular file. Of a file that is too long little more than `most` bytes are read."""
     try:
         if not path.is_file():
             got, hint = ("something else", "name the file itself.") if path.exists() else ("nothing", near(path))
@@ -71,7 +71,7 @@ def read_file(path: Path, what: str, most: int = MOST_BYTES) -> bytes:
 
 
 def parse(content: bytes, source: str, *, most: int = MOST_BYTES, error: Failure = InvalidParameter) -> dict[str, Any]:
-    """One JSON object from anyone: UTF-8, no name twice, finite numbers of ordinary length, not nested deeply."""
+    """Parse a stranger's JSON object: UTF-8, no name twice, finite numbers of ordinary length, not nested deeply."""
     try:
         if len(content) > most:
             raise ValueError("too long")
@@ -91,7 +91,7 @@ def parse(content: bytes, source: str, *, most: int = MOST_BYTES, error: Failure
 
 
 def check_version(found: object, version: int, what: str, remedy: str, *, error: Failure = InvalidParameter) -> None:
-    """Refuse a file of an older or a newer format: none is converted."""
+    """Refuse a file of another format. No format is converted."""
     if type(found) is int and found == version:
         return
     got, writer = (
@@ -124,13 +124,13 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check_shape(data: Any, depth: int) -> None:
-    """Not nested deeply, and no text that UTF-8 or a database cannot hold."""
+    """Refuse deep nesting, and texts that UTF-8 or a database cannot hold."""
     if depth == 0:
         raise ValueError("nested deeply")
     if isinstance(data, str):
         if "\0" in data:
             raise ValueError("a NUL")
-        data.encode("utf-8")  # half of a surrogate pair is no text
+        data.encode("utf-8")  # UTF-8 has no half of a surrogate pair
     elif isinstance(data, dict):
         for name, value in data.items():
             _check_shape(name, depth)
@@ -150,7 +150,7 @@ def validate(
 ) -> Any:
     """Data compared with a type, strictly; the type is a dataclass, whose constructor checks values, or a pydantic model.
 
-    extra: what to do with names that the type does not know; None leaves that to the model.
+    extra: forbid or ignore names that the type does not know; None: as the model says.
     """
     from pydantic import ValidationError
 
@@ -158,10 +158,10 @@ def validate(
         return _adapter(kind).validate_json(canonical(data), strict=True, extra=extra)
     except ValidationError as problem:
         first = problem.errors(include_url=False, include_input=False)[0]
-    except (ArithmeticError, RecursionError):  # of a constructor, at numbers that doubles cannot compute with
+    except (ArithmeticError, RecursionError):  # a constructor raises these for numbers that are too large for doubles
         raise error(f"numbers of ordinary size in {source}", "others") from None
     cause = first.get("ctx", {}).get("error")
-    if isinstance(cause, InvalidParameter):  # a constructor's: what it got is not told
+    if isinstance(cause, InvalidParameter):  # raised by a constructor: its words may quote the file
         raise error(f"{excerpt(cause.expected, 200)} in {source}", "something else") from None
     place = excerpt(".".join(map(str, first["loc"]))) or "text"
     raise error(f"a valid {place} in {source}", "another one", f"{first['msg']}.") from None
@@ -175,7 +175,7 @@ def build(
     extra: Extra = "forbid",
     error: Failure = InvalidParameter,
 ) -> T:
-    """A dataclass from data that fits it, with numbers as they are written: 1 stays 1 where a double may stand."""
+    """A dataclass from valid data, with numbers as they are written: 1 stays 1 in a field for doubles."""
     validate(kind, data, source, extra=extra, error=error)
     built: T = _construct(kind, data)
     return built
@@ -194,7 +194,7 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 
 def _construct(kind: Any, data: Any) -> Any:
-    """Valid data as the type has it."""
+    """Valid data as values of the type."""
     if get_origin(kind) is Annotated:
         inner, *notes = get_args(kind)
         readers = [note.read for note in notes if isinstance(note, StoredAs)]
@@ -212,6 +212,6 @@ def _construct(kind: Any, data: Any) -> Any:
 
 
 def excerpt(text: str, most: int = _LONGEST) -> str:
-    """Words from a file of anyone: short, and without letters that a terminal would obey."""
+    """Words of a stranger's file: short, and without letters that a terminal would obey."""
     shown = ascii(text)[1:-1]
     return shown if len(shown) <= most else shown[:most] + "…"

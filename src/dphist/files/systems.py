@@ -1,6 +1,6 @@
 """Functions that Windows lacks: locks and owners of files, limits of a process, settings of terminals.
 
-Everything else in the package uses what Python has on Windows too. Without locks a release cleans up after itself, but not
+Linux and macOS have all; the rest of the package runs on Windows, too. Without locks a release cleans up after itself, but not
 after a run that was killed, and there are neither sessions nor streams, whose budgets rest on locks.
 """
 
@@ -22,7 +22,7 @@ except ImportError:
     HAS_LOCKS = False
 
 NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-"""Open what has the name itself, and for this process alone."""
+"""Flags of `open`: follow no link, and let no other process inherit the descriptor."""
 NO_WAIT: Final = getattr(os, "O_NONBLOCK", 0)
 FOLDER: Final = os.O_RDONLY | NO_LINK | getattr(os, "O_DIRECTORY", 0)
 
@@ -45,14 +45,14 @@ def is_ours(status: os.stat_result) -> bool:
 
 
 def is_administrator() -> bool:
-    """Whether rights of files do not bind this process."""
+    """Whether this process may ignore the rights of files."""
     return hasattr(os, "geteuid") and os.geteuid() == 0
 
 
 def no_core_dumps() -> None:
-    """Let no crash of this process write its memory to a file, nor one of those it starts; as far as a limit can.
+    """Let no crash of this process, or of processes that it starts, write its memory to a file, as far as a limit can.
 
-    It is the soft limit: whoever looks for a bug may raise it again.
+    The limit is soft: a user who looks for a bug may raise it again.
     """
     if HAS_LOCKS:
         _lower(resource.RLIMIT_CORE, 0)
@@ -65,17 +65,17 @@ def limit_process(seconds: float, memory: int) -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
     no_core_dumps()
     _lower(resource.RLIMIT_CPU, int(used.ru_utime + used.ru_stime + seconds) + 1)
-    signal.alarm(int(60 + 10 * seconds) + 1)  # for who waits without working
+    signal.alarm(int(60 + 10 * seconds) + 1)  # a process that only waits uses no processor time
     try:
         with open("/proc/self/statm") as status:
             pages = int(status.read().split()[0])
-    except OSError:  # of a system without it, the other limits remain
+    except OSError:  # without /proc there is no limit on memory
         return
     _lower(resource.RLIMIT_AS, pages * resource.getpagesize() + memory)
 
 
 def _lower(what: int, most: int) -> None:
-    """Set a soft limit, unless one is there that is lower still."""
+    """Set a soft limit, or the hard limit if that is lower."""
     hard = resource.getrlimit(what)[1]
     resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
 

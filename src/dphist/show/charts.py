@@ -1,8 +1,8 @@
 """The pictures of a report.
 
-The right one for the key: a time line for dates, a heat map for two keys, bars for all others. Beside it: who could be seen,
-all counts at a glance, counts over the rounds of a stream. Whiskers are what the table says: the intervals of the release
-where it has any, otherwise one standard error.
+The counts have a picture that fits the key: a time line for dates, a heat map for two keys, bars otherwise. Other pictures show
+which groups could be seen, how many groups have which count, and counts over the rounds of a stream. Whiskers are those of the
+table: the intervals of the release where it has any, otherwise one standard error.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _YEARS: Final = (1000, 2999)
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A picture with its heading, its caption and, in the order of colours, the names of its lines."""
+    """A picture with its heading, its caption and the names of its lines in the order of their colours."""
 
     heading: str
     picture: str
@@ -43,7 +43,7 @@ class Chart:
 
 
 def chart(table: pa.Table, by: Sequence[str], level: float | None) -> Chart | None:
-    """The picture of the counts; None where one row or no count leaves nothing to compare."""
+    """The picture of the counts. None if there is only one row, or no count."""
     if table.num_rows < 2 or not by or "count" not in table.column_names:
         return None
     if len(by) == 1:
@@ -55,7 +55,7 @@ def chart(table: pa.Table, by: Sequence[str], level: float | None) -> Chart | No
 
 
 def moments(column: pa.ChunkedArray, name: str) -> list[float | None] | None:
-    """The place of each key in time; None for a key that is missing. None in all if some key is no date, time or year."""
+    """The place of each key in time, None for a missing key. If some key is no date, time or year, None for the column."""
     values = column.to_pylist()
     read = _reader(column.type, name)
     places = [None if value is None else read(value) for value in values]
@@ -74,7 +74,7 @@ def _reader(kind: pa.DataType, name: str) -> Callable[[Any], float | None]:
 
 
 def _place(moment: dt.date) -> float:
-    """A date or time in days; time zones are the same for a whole column."""
+    """A date or time in days. The time zone is the same in a whole column."""
     if not isinstance(moment, dt.datetime):
         return float(moment.toordinal())
     start = moment.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -162,7 +162,7 @@ def _time_line(table: pa.Table, name: str, level: float | None, places: list[flo
 
 
 def _unbroken(at: svg.Floats) -> Iterator[list[int]]:
-    """Runs of moments that follow each other: months differ by a tenth, a missing one doubles the step."""
+    """Runs of moments without a gap. Months differ in length by a tenth; a missing moment doubles the step."""
     steps = np.diff(at)
     usual = float(np.median(steps))
     number = np.concatenate([[0], np.cumsum(steps > 1.5 * usual)])
@@ -181,7 +181,7 @@ def _moment_text(value: object) -> str:
 
 
 def _heat_map(table: pa.Table, by: Sequence[str]) -> Chart:
-    """Counts of pairs of keys as shades, the key with more values downwards. A table, so that it can be read aloud too."""
+    """A table of counts of pairs of keys, as shades; the key with more values goes down. A screen reader can read it aloud."""
     down, across = sorted(by, key=lambda name: -len(table.column(name).unique()))
     counts = numbers(table, "count")
     pairs = zip(_axis(table, down), _axis(table, across), strict=True)
@@ -210,12 +210,12 @@ def _heat_map(table: pa.Table, by: Sequence[str]) -> Chart:
 
 
 def _axis(table: pa.Table, name: str) -> list[Any]:
-    """The keys of all rows; NaN is one object, since it equals no other."""
+    """The keys of all rows. Every NaN becomes the same object, as NaN does not equal itself."""
     return [math.nan if value != value else value for value in table.column(name).to_pylist()]
 
 
 def _ends(table: pa.Table, name: str, counts: svg.Floats, most: int) -> list[Any]:
-    """The keys with the largest counts, in the order of time or of their counts."""
+    """The keys with the largest counts, in the order of time, or of counts if they are no dates."""
     values = _axis(table, name)
     sums: dict[Any, float] = {}
     for value, count in zip(values, counts.tolist(), strict=True):
@@ -243,16 +243,16 @@ def _shade(count: float | None, largest: float) -> str:
 
 _HEIGHT, _BASE, _TOP = 284, 250, 22
 _COLOURS: Final = 6
-"""A reader can tell so many lines apart."""
+"""The most lines that a reader can tell apart."""
 
 
 def chances(mechanism: GroupMechanism) -> Chart | None:
-    """The probability of a release by the size of a group; of keys alone, up to sizes of which hardly any is lost."""
+    """The probability that a group is released, by its size, up to sizes of which hardly any group is missing."""
     if mechanism.threshold is None:
         return None
     marks = [mechanism.count_released_with(p) for p in (0.5, 0.95)]
     if not mechanism.counted:
-        sizes = _sizes(4 * marks[0], 31)  # each of them is an integral
+        sizes = _sizes(4 * marks[0], 31)  # each probability is an integral
         points = [(x, 1 - mechanism.share_lost(x)) for x in marks]
         heights = np.array([1 - mechanism.share_lost(x) for x in sizes])
         name, by = "The share of groups that are released", f"their units ({mechanism.size_in_words})"
@@ -266,7 +266,7 @@ def chances(mechanism: GroupMechanism) -> Chart | None:
 
 
 def _sizes(high: float, points: int) -> svg.Floats:
-    """Counts from 0 to where an axis that has to show `high` ends."""
+    """Counts from 0 to the end of an axis that shows `high`."""
     return np.linspace(0, svg.nice_ticks(0, high, 5)[-1], points)
 
 
@@ -352,14 +352,14 @@ def _keys(table: pa.Table, by: Sequence[str]) -> list[tuple[Any, ...]]:
 
 
 def _pieces(values: svg.Floats) -> Iterator[list[int]]:
-    """The runs of values that are there."""
+    """The runs of points without a gap."""
     for missing, run in itertools.groupby(range(len(values)), lambda i: bool(np.isnan(values[i]))):
         if not missing:
             yield list(run)
 
 
 def share_bar(share: float) -> str:
-    """A part of a whole as one bar."""
+    """A bar that is filled by a share."""
     parts = [svg.box(0, 0, 100, 14, "rest"), svg.box(0, 0, 100 * share, 14, "bar")]
     title = f"About {100 * share:.0f} % of all units are in a group that is shown"
     return svg.picture("share", 14, title, f"A bar, filled to {100 * share:.0f} %.", parts)

@@ -1,10 +1,10 @@
-"""A report as one HTML file with its style and its script. It loads nothing, and a policy in it has the browser enforce that.
+"""A report as one HTML file with its style and its script. It loads nothing; its content security policy enforces that.
 
-Keys are whatever somebody typed. They are text wherever they stand: escaped in HTML and SVG, and in the JSON that the script
-reads, which puts them into the page as text. A content security policy allows this script and this style and nothing else.
+Keys may be any text. They stay text: HTML, SVG and the JSON for the script escape them, and the script puts them into the page
+as text. The policy allows this script and this style and nothing else.
 
 A page carries the metadata of its table, sealed with the rest of the page: `dphist verify` reads it. The numbers in a page are
-rounded and may be the first of many, so that they are not compared with the plan: the digest covers them as they are.
+rounded and may be the first of many, so `verify` does not compare them with the plan: a digest covers them as they are.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dphist.show.table import Table
 from dphist.words import printable
 
 FIRST_ROWS: Final = 25
-"""So many rows are in the page itself; a script shows the others."""
+"""The rows that the page itself shows; its script shows the others."""
 
 PAGES: Final = (".html", ".htm")
 """How names of pages end."""
@@ -63,7 +63,7 @@ def render(content: Content) -> str:
 
 
 def document(title: str, parts: Iterable[str], *, script: bool = False) -> str:
-    """A page in the look of all reports; empty parts are left out."""
+    """A page in the look of all reports, without the parts that are empty."""
     style, code = _asset("report.css"), _asset("report.js") if script else ""
     allowed = f"default-src 'none'; style-src {_digest(style)}" + (f"; script-src {_digest(code)}" if code else "")
     return (
@@ -111,11 +111,11 @@ def _figure(chart: Chart) -> str:
 
 
 _KINDS: Final[dict[str, str]] = {"number": "value", "number key": "number"}
-"""How the style sheet and the script call columns; others are text."""
+"""Classes of columns in the style sheet and the script. Other columns are text."""
 
 
 def _table(table: Table, title: str, note: str) -> str:
-    """The first rows, the controls that the script wakes up, and all rows for it."""
+    """The first rows, the controls that the script shows, and all rows as data for the script."""
     if not (rows := table.rows):
         return ""
     kinds = [_KINDS.get(column.kind, "text") for column in table.columns]
@@ -148,7 +148,7 @@ def _cell(text: str | None, kind: str) -> str:
 
 
 def _controls(keys: Sequence[str]) -> str:
-    """Search and the number of rows on a page; hidden until a script can serve them."""
+    """Search and the number of rows on a page. The script shows them."""
     sizes = "".join(
         f"<option{' selected' if size == FIRST_ROWS else ''}>{size}</option>" for size in (25, 50, 100, 500)
     )
@@ -169,7 +169,7 @@ _PAGES: Final = (
 
 
 def as_json(data: object) -> str:
-    """Data in a page, for a script or a program. Nothing in the text ends or opens a tag, and all of it is ASCII."""
+    """Data in a page for its script or another program: ASCII in which nothing ends or opens a tag."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return text.translate(_DANGEROUS)
 
@@ -184,7 +184,7 @@ def _of_appendix(part: Appendix) -> str:
 
 
 def plain_table(head: Sequence[str], rows: Iterable[Sequence[str]], name: str) -> str:
-    """A table of texts, the first of each row naming it."""
+    """A table of texts. The first cell of a row is its name."""
     titles = "".join(f'<th scope="col">{_text(title)}</th>' for title in head)
     lines = "".join(
         f'<tr><th scope="row">{_text(row[0])}</th>' + "".join(f"<td>{_text(cell)}</td>" for cell in row[1:]) + "</tr>"
@@ -197,7 +197,7 @@ def plain_table(head: Sequence[str], rows: Iterable[Sequence[str]], name: str) -
 
 
 def with_metadata(page: str, metadata: dict[str, Any]) -> str:
-    """A page with the metadata as its last part, where the digest of all before is."""
+    """A page with the metadata as its last part. They have a digest of everything before."""
     digest = hashlib.sha256(page.encode()).hexdigest()
     record = seal({**metadata, FILE: {"sha256": digest}})
     return f"{page.removesuffix(_END)}{_BEGIN}{as_json(record)}{_CLOSE}{_END}"
@@ -210,7 +210,7 @@ def metadata_in(page: bytes) -> bytes | None:
 
 
 def is_as_written(path: Path, metadata: dict[str, Any]) -> bool:
-    """Whether a page with this metadata has every byte with which it was written."""
+    """Whether the digest in the metadata is that of the rest of the page."""
     page = path.read_bytes()
     before = page.rpartition(_BEGIN.encode())[0] + _END.encode()
     return with_metadata(before.decode("utf-8", "replace"), metadata).encode() == page

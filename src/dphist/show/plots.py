@@ -1,4 +1,4 @@
-"""Pictures of releases, plans and profiles, drawn by Matplotlib: the one place that loads it. Needs the extra [plot]."""
+"""Pictures of releases, plans and profiles by Matplotlib, which no other module loads. Needs the extra [plot]."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _LINE: Final = 90
 """Letters above a picture."""
 
-# Okabe and Ito's colours, told apart by nearly everyone; the plan itself is drawn in the first.
+# Okabe and Ito's colours, which nearly everyone can tell apart. The first is for the plan.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _STYLES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)), (0, (1, 1)))
 
@@ -49,7 +49,7 @@ def new_figure(width: float = 7.2, height: float = 4.5) -> tuple[Figure, Axes]:
 
 
 def _new_axes() -> Axes:
-    """Axes of a figure that a notebook shows by itself, and a script with `matplotlib.pyplot.show`."""
+    """Axes of a figure. A notebook shows it by itself, a script by `matplotlib.pyplot.show`."""
     try:
         from matplotlib import pyplot
     except ImportError:
@@ -90,7 +90,7 @@ def plot_counts(table: pa.Table, record: Record, most: int, axes: Axes | None) -
 
 
 def check_picture(path: Path) -> str:
-    """The format of a picture, which is the suffix of its path; refused before other files are written."""
+    """The format of a picture, by the suffix of its path. Refuse others, before other files are written."""
     kind = path.suffix.lstrip(".").lower()
     if kind not in new_figure()[0].canvas.get_supported_filetypes():
         raise InvalidParameter("a picture name ending in .png, .svg or .pdf", path.name)
@@ -126,7 +126,7 @@ def plot_plan(plan: Plan, path: str | Path, *, overwrite: bool = False) -> None:
     points = [(i, one.noise_std, one.threshold) for i, one in enumerate(every) if one.threshold is not None]
     for i, noise, threshold in points:
         axes.plot(noise, threshold, "o", color=_COLOURS[i % 7], markersize=9 if i == 0 else 5)
-    # A mechanism that is many times worse would squeeze the region around the plan.
+    # The limit keeps a mechanism that is many times worse from squeezing the region around the plan.
     near = [(noise, threshold) for i, noise, threshold in points if i == 0 or threshold <= 4 * points[0][2]]
     axes.set_xlim(0.85 * min(noise for noise, _ in near), 1.35 * max(noise for noise, _ in near))
     axes.set_ylim(0.8 * min(threshold for _, threshold in near), 1.35 * max(threshold for _, threshold in near))
@@ -140,7 +140,7 @@ def plot_plan(plan: Plan, path: str | Path, *, overwrite: bool = False) -> None:
 
 
 def _plot_choice(plan: Plan, path: str | Path, *, overwrite: bool = False) -> None:
-    """The probability of release by the size of a group, for everything that a release may choose."""
+    """The probability of release by the size of a group, for each mechanism that the release may choose."""
     figure, axes = new_figure()
     branches = [m for m in (plan.mechanism, *plan.alternatives) if m.threshold is not None]
     grid = [float(x) for x in np.linspace(0, 1.1 * max(m.count_released_with(0.99) for m in branches), 300)]

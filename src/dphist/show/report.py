@@ -1,6 +1,6 @@
-"""The words of a report about a release, an answer of SQL, the largest groups or a stream, in whatever format.
+"""The words of a report about a release, an answer of SQL, the largest groups or a stream. Every format has the same words.
 
-Plain sentences come first, then what they rest on.
+Plain sentences come first, then numbers and theorems.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Fact: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Appendix:
-    """A part for experts. The first row of a table is its head."""
+    """A part of a report for experts. The first of `rows` is the head of a table."""
 
     heading: str
     facts: Sequence[Fact] = ()
@@ -41,7 +41,7 @@ class Appendix:
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """A report. Texts are plain, nothing in them is escaped; pictures are drawn only where they are looked at."""
+    """A report. Texts are plain, without escapes. Only formats with pictures draw them."""
 
     title: str
     headline: Sequence[Fact]
@@ -94,7 +94,7 @@ def _protected(unit: Unit | None, *, one_round: bool = False) -> str:
 
 
 def _explanation(record: Record, assumption: str, *, one_round: bool = False) -> list[str]:
-    """The guarantee for readers who never heard of one, and then to the letter."""
+    """The guarantee, first for readers who know nothing of privacy, then to the letter."""
     epsilon, delta = record.epsilon, record.delta
     one, protected = (
         "a unit" if record.unit is None else one_of(record.unit),
@@ -133,20 +133,20 @@ def _by_words(names: Sequence[str]) -> str:
 
 
 def _units_of(unit: Unit | None) -> str:
-    """The things that are counted."""
+    """The units that are counted, in words."""
     if unit is None:
         return "units"
     return f"different {'values' if isinstance(unit, str) else 'combinations'} of {unit_in_words(unit)}"
 
 
 def _counted_in_words(unit: Unit | None, by: Sequence[str], *, largest: bool = False) -> str:
-    """What a count of each group is."""
+    """A sentence on the meaning of counts."""
     listed = " on the list" if largest else ""
     return f"For each {' and '.join(by)}{listed}: how many {_units_of(unit)} there are. Units are counted, not rows."
 
 
 def _given_that(happened: str) -> str:
-    """The meaning of counts where noise decided which groups are there."""
+    """A sentence on the meaning of counts where noise selected the groups."""
     return (
         f"Counts are estimated given that their groups were {happened}, which noise helped them to; the plain noisy counts are"
         " the column count_noisy of the table file."
@@ -165,7 +165,7 @@ def capital(words: str) -> str:
 
 
 _LONGEST: Final = 240
-"""Letters of a statement at the head of a report, which has all of it further down."""
+"""The most letters of a statement at the head of a report. All of it is further down."""
 
 _HEAD = ("mechanism", "noise std", "threshold", "95 % released at", "against the plan")
 
@@ -203,7 +203,7 @@ def content_of_answer(table: pa.Table, record: AnswerRecord, privates: Sequence[
         steps = [Appendix("The statement", [("", record.statement)]), Appendix("The outer query", [("", record.outer)])]
         return [*steps, *first.appendix(), *(part for other in others for part in other.appendix())]
 
-    if others:  # what readers are told to think of, and to cite, is the cost of all of them
+    if others:  # explanation and citation have the cost of all private tables
         assumptions = dict.fromkeys(release.plan.mechanism.assumption for release in record.releases)
         explanation = _explanation(record, ", and ".join(assumptions))
         first = replace(first, explanation=explanation, citation=_citation("Private tables", record))
@@ -266,7 +266,7 @@ def _missing(record: ReleaseRecord) -> str:
 
 
 def _sizes(mechanism: GroupMechanism) -> tuple[str, str]:
-    """How many units are enough for 50 % and for 95 %."""
+    """The sizes of groups that are released with 50 % and with 95 % probability."""
     return enough(mechanism.count_released_with(0.5)), enough(mechanism.count_released_with(0.95))
 
 
@@ -291,7 +291,7 @@ def _share(record: ReleaseRecord) -> float | None:
 
 
 def _seen(record: ReleaseRecord) -> list[str]:
-    """Which groups could be seen, and how many people that leaves out."""
+    """Which groups could be seen, and how many people are in none of them."""
     plan, mechanism, words = record.plan, record.plan.mechanism, []
     if (share := _share(record)) is not None and record.covered_units is not None:
         covered = _with_error(record.covered_units)

@@ -22,7 +22,7 @@ Point: TypeAlias = tuple[float, float]
 
 
 def picture(name: str, height: float, title: str, description: str, parts: Iterable[str]) -> str:
-    """A picture with the name and the words that a screen reader says instead of it. `name` is its own on the page."""
+    """A picture, with a title and a description for screen readers. `name` is unique on the page."""
     return (
         f'<svg role="img" width="100%" height="{height:.0f}" aria-labelledby="{name}-title {name}-words">'
         f'<title id="{name}-title">{escape(title)}</title><desc id="{name}-words">{escape(description)}</desc>'
@@ -31,7 +31,7 @@ def picture(name: str, height: float, title: str, description: str, parts: Itera
 
 
 def group(title: str, parts: Iterable[str]) -> str:
-    """Parts that tell a text of their own when pointed at."""
+    """Parts of a picture with a text that appears under the pointer."""
     return f"<g><title>{escape(title)}</title>{''.join(parts)}</g>"
 
 
@@ -83,7 +83,7 @@ def _places(points: Sequence[Point]) -> str:
 
 
 class Scale:
-    """Values as places: from round numbers below all of them to round numbers above."""
+    """Places for values, from a round number below all of them to a round number above."""
 
     __slots__ = ("_end", "_start", "high", "low", "ticks")
 
@@ -93,7 +93,7 @@ class Scale:
         self._start, self._end = start, end
 
     def __call__(self, value: float) -> float:
-        """Where a value is; at an end if it is beyond."""
+        """The place of a value; an end of the scale if the value is beyond it."""
         share = (value - self.low) / (self.high - self.low)
         return self._start + min(max(share, 0.0), 1.0) * (self._end - self._start)
 
@@ -130,7 +130,7 @@ def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten from low to high, with 2 and 5 times each where there are few of them."""
+    """Powers of ten from low to high; if they are few, also 2 and 5 times each power."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     factors = (1, 2, 5) if high / low < 100 else (1,)
     return [10.0**p * f for p in powers for f in factors if low <= 10.0**p * f <= high]

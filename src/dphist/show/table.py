@@ -1,4 +1,4 @@
-"""The one model of a table that people read, with the texts of its cells. Terminal, page, Markdown and text draw it."""
+"""The model of a table that people read, with the texts of its cells. Terminal, page, Markdown and text draw it."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from dphist.show.svg import Floats
 from dphist.words import cut, percent, printable, told_apart, with_error
 
 MOST_ROWS: Final = 20_000
-"""So many rows a report holds at the most: a page of a few megabytes, which opens at once. The table file has all."""
+"""The most rows of a report: a page of a few megabytes opens at once. The table file has all rows."""
 
 MOST_LETTERS: Final = 400
-"""Of a key in a report; longer ones lose their middle."""
+"""The most letters of a key in a report. Longer keys lose their middle."""
 
 NULL: Final = "(null)"
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A heading and cells. key, number key: cut to fit; number, word: never cut, to the right and to the left; text: wrapped.
+    """A heading and cells. key, number key: cut to fit. number, word: never cut; numbers go to the right. text: wrapped.
 
-    last: a cell below all others, such as that of all other groups. No key is shown with the same text.
+    last: a cell below all others, such as "(other)". No key is shown as this text.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The first rows of a table, and how many rows it has. None is a key that is missing."""
+    """The first rows of a table, and how many rows it has. A cell None is a missing key."""
 
     columns: Sequence[Column]
     total: int
@@ -54,7 +54,7 @@ class Table:
 
 
 def table_of(table: pa.Table, keys: Sequence[str], values: Sequence[str], level: float | None) -> Table:
-    """Keys as they are; values ± one standard error or, where the release has intervals, with these."""
+    """A table of keys and values. Values have intervals of this level, or ± one standard error if there is none."""
     head = table.slice(0, MOST_ROWS)
     columns = []
     for name in keys:
@@ -105,7 +105,7 @@ def whiskers_in_words(level: float | None) -> str:
 
 
 def reaches(table: pa.Table, name: str, level: float | None) -> tuple[Floats, Floats]:
-    """How far down and up values may be: as the cells say."""
+    """The lower and upper ends of whiskers, as the cells show them."""
     if level is None:
         values, errors = numbers(table, name), numbers(table, name + STD_ERROR)
         return values - errors, values + errors
@@ -118,7 +118,7 @@ def numbers(table: pa.Table, name: str) -> Floats:
 
 
 def sized(count: int, what: str = "group") -> str:
-    """How many groups, or something else, there are."""
+    """A number of things in words, as "3 groups"."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 

@@ -1,7 +1,7 @@
 """Tables and reports as text: on a terminal, in a pipe, as Markdown.
 
-Columns fit the width, long keys are cut and stay distinct, nothing is lost in silence. Rich draws tables for terminals. It is
-imported when the first table is drawn, not before.
+Columns fit the width, long keys are cut and stay distinct, and a sentence says what is left out. Rich draws tables for
+terminals; it is imported when the first table is drawn.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 _INDENT: Final = "  "
 _GAP: Final = 2
 _NARROW: Final = 12
-"""Cells that a column of texts keeps, however many columns there are. With less, rows are stacked."""
+"""The least width of a column of texts. If less is left, rows are stacked."""
 _NARROWEST: Final = 40
-"""Cells of a screen: on one with less, lines run over the edge."""
+"""The least width of a screen. On a narrower screen lines run over the edge."""
 _RULE: Final = "    \n    \n ── \n    \n    \n    \n    \n    \n"
-"""A line below the headings and no other, as Rich writes boxes."""
+"""A box of Rich with a line below the headings alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """Where a table is shown. The defaults are those of a file or a pipe, which look the same everywhere."""
+    """The width, colours and signs of a screen. The defaults are for a file or a pipe."""
 
     width: int = 80
     styled: bool = False
@@ -61,7 +61,7 @@ def grid(columns: Sequence[Column], screen: Screen, more: str = "") -> str:
 
 
 def _widths(columns: Sequence[Column], width: int) -> list[int] | None:
-    """The cells of each column: as many as it needs, less for the widest columns of texts. None if they do not fit."""
+    """The width of each column. The widest columns of texts get less than they need. None if the columns do not fit."""
     from rich.cells import cell_len
 
     widths, least = [], []
@@ -84,7 +84,7 @@ def _text_of(cell: object) -> str:
 
 
 def _cells(column: Column, width: int) -> list[str]:
-    """The texts of a column from top to bottom. A key takes at most so many cells."""
+    """The texts of a column from top to bottom, keys cut to a width."""
     texts = list(map(_text_of, column.cells))
     if column.kind.endswith("key"):
         taken = () if column.last is None else (column.last,)
@@ -145,7 +145,7 @@ def _stacked(columns: Sequence[Column], screen: Screen) -> list[str]:
 
 
 def _styled(text: str, kind: str) -> Text:
-    """The error stands back behind its value. A Text, since Rich would read brackets in a string as a style."""
+    """A value with its error in a weaker colour. It is a Text, since Rich would read brackets in a string as a style."""
     from rich.text import Text
 
     value, sign, error = text.partition(" ± ") if kind == "number" else (text, "", "")
@@ -153,7 +153,7 @@ def _styled(text: str, kind: str) -> Text:
 
 
 def _draw(table: Drawn, screen: Screen) -> list[str]:
-    """Lines, without blanks at their ends. Only here do escapes of a terminal come in, and only for one."""
+    """Lines without blanks at their ends. Only here are escapes written, and only for a terminal."""
     from rich.console import Console
 
     console = Console(
@@ -185,7 +185,7 @@ def table_text(
     level: float | None = None,
     screen: Screen = PIPE,
 ) -> str:
-    """The first rows of a release of so many groups: keys, values, their errors and intervals. Then totals, if it has any."""
+    """The first rows of a release: keys, values, their errors and intervals, then totals if there are any."""
     in_all = [] if totals is None else ["", totals_text(totals)]
     if groups == 0:
         return "\n".join(["No group was released: none was large enough.", *in_all])
@@ -226,7 +226,7 @@ def rows_text(table: pa.Table, most: int, screen: Screen = PIPE) -> str:
 
 
 def answer_text(first: pa.Table, rows: int, screen: Screen = PIPE) -> str:
-    """The first of so many rows of the answer to a statement: columns in their order, values with their standard errors."""
+    """The first rows of the answer to a statement: its columns in order, values with their standard errors."""
     if rows == 0:
         return "No row was released."
     numbers = [field.name for field in first.schema if is_number(field.type)]
@@ -238,7 +238,7 @@ def answer_text(first: pa.Table, rows: int, screen: Screen = PIPE) -> str:
 
 
 def _answered(table: pa.Table, name: str, error: str | None, number: bool) -> Column:
-    """A column of an answer. Only its type is known, since a statement may compute anything."""
+    """A column of an answer, by its type: a statement may compute anything."""
     values = table[name].to_pylist()
     if error is not None:
         pairs = zip(values, table[error].to_pylist(), strict=True)
@@ -256,7 +256,7 @@ def _plus_minus(value: Any, error: Any) -> str:
 
 
 def _short(value: float) -> str:
-    """Six digits, or all digits before the point."""
+    """A number with six digits, or with all digits before the point."""
     return f"{value:.0f}" if 1e6 <= abs(value) < 1e15 else f"{value:.6g}"
 
 
@@ -265,7 +265,7 @@ def _more(left: int, what: str = "group") -> str:
 
 
 def _keys(table: pa.Table, names: Sequence[str], other: str | None = None) -> list[Column]:
-    """Columns of keys; the place of all other groups is below the first."""
+    """Columns of keys. Below the first stands the name of all other groups."""
     last = [None] * len(names) if other is None else ["(other)", *[""] * (len(names) - 1)]
     return [Column(name, "key", table[name].to_pylist(), below) for name, below in zip(names, last, strict=False)]
 
@@ -273,7 +273,7 @@ def _keys(table: pa.Table, names: Sequence[str], other: str | None = None) -> li
 def _values(
     table: pa.Table, names: Sequence[str], level: float | None = None, other: str | None = None
 ) -> list[Column]:
-    """Columns of values with their standard errors, and of their intervals. All other groups have a count alone."""
+    """Columns of values with their standard errors, and of their intervals. The row of all other groups has a count alone."""
     rows: list[dict[str, Any]] = table.to_pylist()
     columns = []
     for name in names:

@@ -1,4 +1,4 @@
-"""A published table as people see it: a line, a card in a notebook, a picture, and its report in every form."""
+"""A published table for people: a line, a card in a notebook, a picture, and its report in every form."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ELSEWHERE: Final = "The table is where Spark wrote it: first(10) brings ten row
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A published table to look at."""
+    """The ways to show one published table."""
 
     published: Published
 
@@ -56,7 +56,7 @@ class View:
         return as_markdown(self.content()) if markdown else as_text(self.content())
 
     def line(self) -> str:
-        """Type, groups and budget; of a table that is elsewhere its size is not asked for."""
+        """Type, groups and budget. A table on Spark is not read for its size."""
         published, told = self.published, self.published.record
         where = sized(published.table.num_rows) if published.at_hand else "a table on Spark"
         by = f" by {', '.join(told.by)}" if told.by else ""

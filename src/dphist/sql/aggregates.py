@@ -1,4 +1,4 @@
-"""The aggregates of a private SELECT: what each counts or adds up, within which bounds, as options of a release."""
+"""The aggregates of a private SELECT become options of a release: each with what it counts or adds up, and its bounds."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from dphist.sql.options import Arguments, Clause, number_of, read_arguments
 from dphist.sql.parse import PrivacyClause, called
 
 LEVEL: Final = 0.95
-"""Of the intervals in reports."""
+"""The level of the intervals in reports."""
 
 MOST_BOUNDARIES: Final = 17
-"""Of APPROX_QUANTILES, with both ends: the tree of a column answers so many questions."""
+"""The most values of one APPROX_QUANTILES, both ends among them. The tree of a column answers no more questions."""
 
 _KINDS: Final = {function: kind for kind in KINDS for function in kind.sql}
 PRIVATE: Final = ("COUNT", "COUNTIF", *_KINDS)
@@ -47,11 +47,11 @@ _AUTO: Final = Arguments()
 
 @dataclass(frozen=True, slots=True)
 class Aggregated:
-    """One aggregate of a statement: which published column it is, and how it is shown.
+    """One aggregate of a statement, and the published columns that it reads.
 
-    aggregate: in a plan; None is the number of units, which every release has. ends: whether the bounds stand before and behind
-    quantiles. factor: what the released number is multiplied by. constant: the value, where bounds that are equal leave no
-    other; nothing is released for it.
+    aggregate: in the plan; None is the number of units, which every release has. ends: whether the bounds stand before and
+    behind quantiles. factor: the released number is multiplied by it. constant: the value, where equal bounds leave no other;
+    nothing is released for it.
     """
 
     call: str
@@ -63,12 +63,12 @@ class Aggregated:
 
     @property
     def probabilities(self) -> tuple[float, ...]:
-        """Which quantiles it is."""
+        """The probabilities of quantiles."""
         return () if self.aggregate is None else self.aggregate.probabilities
 
     @property
     def name(self) -> str:
-        """The name of a column without an alias."""
+        """The name of the answer's column if the statement gives none."""
         if self.aggregate is None:
             return "count"
         return self.aggregate.name if self.ends else self.aggregate.names[0]
@@ -76,7 +76,7 @@ class Aggregated:
 
 @dataclass(slots=True, eq=False)
 class Aggregates:
-    """The aggregates of one private SELECT, equal ones once. grouped: whether it has keys."""
+    """The aggregates of one private SELECT, equal aggregates once. grouped: whether the SELECT has keys."""
 
     relating: Relating
     clause: Clause
@@ -88,7 +88,7 @@ class Aggregates:
 
     @property
     def all(self) -> tuple[Aggregated, ...]:
-        """In the order in which they were met."""
+        """The aggregates in the order of the statement."""
         return tuple(self._found.values())
 
     @property
@@ -97,7 +97,7 @@ class Aggregates:
         return tuple(self._texts.values())
 
     def known(self, node: exp.Expr) -> Aggregated | None:
-        """The aggregate that an expression is, if it is one and was met."""
+        """The aggregate of this expression, if `aggregate` has read it; else None."""
         return self._found.get(self._signature(node)) if isinstance(node, exp.AggFunc) else None
 
     def refuse(self, node: exp.Expr, expected: str, got: str, hint: str = "") -> InvalidParameter:
@@ -108,7 +108,7 @@ class Aggregates:
         return call.sql(dialect="bigquery", comments=False) + repr(call.args.get("named"))
 
     def aggregate(self, call: exp.Expr, rows: names.Rows, units: tuple[str, ...]) -> Aggregated:
-        """An aggregate of the statement; equal ones are one."""
+        """Read an aggregate of the statement. Equal calls are one aggregate."""
         signature = self._signature(call)
         if signature not in self._found:
             self._found[signature] = self._read(call, rows, units)
@@ -128,7 +128,7 @@ class Aggregates:
         arguments = read_arguments(call, kind is not None and kind.of_records, self.refuse)
         only = arguments.only_value
         if kind is None:
-            return replace(self._count(call, arguments, rows, units), constant=only)  # 0, or none
+            return replace(self._count(call, arguments, rows, units), constant=only)  # None, or 0 for (0, 0)
         inside = call.this
         if isinstance(inside, exp.Distinct) or not isinstance(inside, exp.Expr):
             raise self.refuse(call, f"{name} of a column", "DISTINCT or nothing", "leave DISTINCT out.")
@@ -146,14 +146,14 @@ class Aggregates:
         return Aggregated(name, kind.of(label, None, arguments.bounds, probabilities=probabilities), arguments, ends)
 
     def _equal_totals(self, text: str, rows: names.Rows, arguments: Arguments, only: float) -> Aggregated:
-        """A sum of totals that are all clamped to one number: so many times that number as units have a value."""
+        """A sum of totals that are all clamped to one number: this number times the number of units that have a value."""
         once = replace(arguments, bounds=(0.0, 1.0))
         wanted = plain_column(text, rows.relation.names) or "value"
         label = self._label(Sum, f"CASE WHEN ({text}) IS NOT NULL THEN 1 END", rows, once, wanted)
         return Aggregated("SUM", Sum.of(label, None, once.bounds), once, factor=only)
 
     def _count(self, call: exp.Expr, arguments: Arguments, rows: names.Rows, units: tuple[str, ...]) -> Aggregated:
-        """Units, rows, rows with a value, or distinct values."""
+        """Read COUNT or COUNTIF: a number of units, rows, rows with a value, or distinct values."""
         inside, name = call.this, called(call)
         if call.args.get("expressions"):
             raise self.refuse(call, f"{name} of one column", "several", "count one.")
@@ -202,7 +202,7 @@ class Aggregates:
         return tuple(place / parts for place in range(1, parts)), True
 
     def _label(self, kind: type[Aggregate], text: str, rows: names.Rows, arguments: Arguments, name: str = "") -> str:
-        """The name of a column, or of an expression, in the plan: one for each kind, text and pair of bounds."""
+        """The name in the plan of a column or expression: one name for each kind, text and pair of bounds."""
         plain = plain_column(text, rows.relation.names)
         bounds = arguments.bounds
         wanted = name or plain or "value"
@@ -240,7 +240,7 @@ class Aggregates:
         return options
 
     def _weights(self, aggregates: Sequence[Aggregated]) -> dict[str, float]:
-        """`epsilon =>` as a share relative to the count's, which also selects the groups."""
+        """The values of `epsilon =>` as weights, relative to the count's epsilon, which also selects the groups."""
         given = {one: one.arguments.epsilon for one in aggregates if one.arguments.epsilon is not None}
         selection = self.clause.selection_epsilon
         if not given and selection is None:
@@ -260,7 +260,7 @@ class Aggregates:
         counted = selection or rest
         shares: dict[str, float] = {}
         for one in aggregates:
-            if one.aggregate is not None:  # several quantiles of a column are one aggregate, with their parts together
+            if one.aggregate is not None:  # the quantiles of a column are one aggregate: parts add up
                 name = one.aggregate.name
                 shares[name] = shares.get(name, 0.0) + given.get(one, rest) / counted
         return shares

@@ -36,7 +36,7 @@ _HINT_OF_POLICY: Final = (
     "say the unit where the table is named (--unit TABLE=COLUMN, or unit= in Python) and the limits in OPTIONS of each SELECT"
     " (epsilon, delta, max_groups_contributed, min_privacy_units_per_group); a ledger keeps the budget (dphist ledger create)."
 )
-"""In the place of a view with OPTIONS(privacy_policy = ...)."""
+"""The hint for a view with OPTIONS(privacy_policy = ...)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -194,7 +194,7 @@ class Connection:
             raise blank.refuse(node, "SELECT WITH DIFFERENTIAL_PRIVACY ...", repr(word), hint)
         for clause in node.find_all(exp.With):
             blank.defined(clause.parent, {})  # type: ignore[arg-type]
-        root = exp.Subquery(this=node)  # so that what is replaced has a parent
+        root = exp.Subquery(this=node)  # a node needs a parent to be replaced
         every = node.find_all(exp.Select, bfs=False)
         selects = [one for one in every if isinstance(one.args.get("hint"), PrivacyClause)]
         paths = (".".join(part.name for part in one.parts) for one in node.find_all(exp.Column))
@@ -226,7 +226,7 @@ class Connection:
         return privates, sql, tables
 
     def _budgets(self, text: str, privates: Sequence[PrivateSelect]) -> list[tuple[float, float]]:
-        """Epsilon and delta of each SELECT: its own, or an equal part of the declared budget that others leave."""
+        """Epsilon and delta of each SELECT: its own, or an equal part of the rest of the common budget."""
         if (self.epsilon, self.delta) != (None, None):
             hint = (
                 "a budget is that of one unit: leave it out, and write epsilon and delta into OPTIONS of each SELECT."
@@ -245,7 +245,7 @@ class Connection:
             if declared is not None and (spent > whole or (open_ones and spent == whole > 0)):
                 hint = f"all private SELECTs share {name} = {declared:g}."
                 got = f"{float(spent):g}"
-                most = "at most" if spent > whole else "less than"  # the rest is for those that state none
+                most = "at most" if spent > whole else "less than"  # SELECTs without a budget share the rest
                 problem = InvalidParameter(f"{most} {name} = {declared:g} in all private SELECTs", got, hint)
                 raise located(problem, text, privates[-1].place)
             rest = _share(declared or 0.0, [value for value in given if value is not None], len(open_ones))
@@ -265,14 +265,14 @@ class Connection:
                 return self._declared(job, private)
             if private.public_keys is not None:
                 options["keys"] = listed = self._public_groups(private)
-                if "max_groups" in options:  # nobody can be in more groups than there are
+                if "max_groups" in options:  # nobody is in more groups than are listed
                     options["max_groups"] = min(options["max_groups"], max(listed.num_rows, 1))
             return self._declared(prepare(private.source, by=list(private.by) or None, **common, **options), private)
         except InvalidParameter as problem:
             raise located(in_words_of_sql(problem), text, private.place) from None
 
     def _declared(self, job: Job, private: PrivateSelect) -> Job:
-        """A job on rows of several tables: with their files, and with the unit as they declare it."""
+        """The job; of rows of several tables, with the files of these tables, and with the unit as the tables declare it."""
         if not isinstance(private.source, Derived):
             return job
         files = dict.fromkeys(path for source in private.source.tables.values() for path in files_of(source))
@@ -280,7 +280,7 @@ class Connection:
         return replace(job, selection=selection, inputs=tuple(dict.fromkeys((*job.inputs, *files))))
 
     def _public_groups(self, private: PrivateSelect) -> pa.Table:
-        """The rows of the public list, under the names of the keys."""
+        """The public list of groups, with the names of the keys."""
         from dphist.engines.duckdb.derived import public_rows
 
         assert private.public_keys is not None
@@ -323,17 +323,17 @@ def connect(
 
     Args:
         tables: names with sources, as `dphist.release` takes them; public ones in `dphist.public`.
-        unit: the column that says whose row it is, of all private tables or of each by its name; without it OPTIONS says so
-            in every statement.
+        unit: the column that says whose row it is: one for all private tables, or a column for each table by its name.
+            Without it every statement names the column in OPTIONS.
         ledger: where every private SELECT is charged before the first record is read.
         dataset: the data set of the ledger that pays.
         epsilon: a budget that all private SELECTs of a text share.
-        delta: the same.
+        delta: the delta of this budget.
         settings: threads and memory.
         engine: such as a `dphist.SparkEngine`.
 
     Returns:
-        What runs statements.
+        A connection, which runs statements.
 
     Raises:
         InvalidParameter: names that clash, or a unit of a public table.
@@ -358,7 +358,7 @@ def connect(
 
 
 def _check_one_unit(privates: Sequence[PrivateSelect], text: str, expected: str, hint: str) -> None:
-    """Refuse the first SELECT whose unit differs from the unit of the first."""
+    """Refuse the first SELECT of a list whose unit differs from that of the SELECT at its head."""
     for one in privates:
         if kind_of(one.protected) != kind_of(privates[0].protected):
             got = " and ".join(kind_in_words(other.protected) for other in (privates[0], one))

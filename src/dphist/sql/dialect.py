@@ -1,12 +1,12 @@
-"""Trees of sqlglot as texts that mean in DuckDB what they mean in BigQuery.
+"""Trees of sqlglot become texts that DuckDB understands as BigQuery would.
 
-sqlglot writes most functions of BigQuery as DuckDB has them. What it leaves is here: one rule for each kind of node, a function
-of that node alone, or `NoForm` where DuckDB has none. `tests/sql/test_dialect.py` has the answers that BigQuery
-gives, for these and for the others.
+sqlglot writes most functions of BigQuery as DuckDB has them. This module has a rule for each kind of node that sqlglot would
+write wrongly: a function of that node alone, or `NoForm` where DuckDB has no form. `tests/sql/test_dialect.py` compares
+functions of both kinds with BigQuery's answers.
 
 sqlglot also writes some functions as operators, and some operators without the brackets that they need: `2 * DIV(a, b)` as
-`2 * a // b`, which is another number. So this writer puts brackets around every operand, unless its text is a call. The text
-that runs is therefore the tree that was proved private; nothing after it writes the text again.
+`2 * a // b`, which is another number. So this writer puts brackets around every operand that is no call. The text that runs
+is therefore the tree that was proved private, and no later step writes it again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DELIMITED: Final = (
     exp.Paren, exp.Dot, exp.Case, exp.If, exp.Cast, exp.AggFunc, exp.Anonymous, exp.Bracket, exp.Array, exp.Unnest,
     exp.PropertyEQ, exp.Kwarg, exp.Slice, exp.SubqueryPredicate, exp.Struct, exp.WeekStart
 )  # fmt: skip
-"""Nodes whose text ends with a sign of their own, so that they need no brackets."""
+"""Nodes that need no brackets: their own text shows where they begin and end."""
 
 _QUOTED: Final = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"")
 _BRACKETS: Final = re.compile(r"\([^()]*\)")
@@ -42,10 +42,10 @@ class NoForm(ValueError):
 
 
 class _Writer(DuckDBGenerator):
-    """DuckDB's SQL, in which no operator takes an operand from another."""
+    """Writes DuckDB's SQL in which no operator takes an operand of another operator."""
 
     def sql(self, expression: Any, key: str | None = None, comment: bool = True) -> str:
-        """A node, or a part of it; in brackets where it is an operand."""
+        """Write a node, an operand in brackets."""
         text = super().sql(expression, key, comment)
         operand = key is None and isinstance(expression, exp.Expr) and self._is_operand(expression)
         return f"({text})" if operand and not _is_call(text) else text
@@ -60,7 +60,7 @@ class _Writer(DuckDBGenerator):
 
 
 def _is_call(text: str) -> bool:
-    """Whether SQL is a name with brackets behind it, or all in brackets."""
+    """Whether the text is one call, or stands in brackets as a whole."""
     text = _QUOTED.sub("", text)
     while (outside := _BRACKETS.sub("", text)) != text:
         text = outside
@@ -71,7 +71,7 @@ def written(node: exp.Expr, *, quoted: bool = False) -> str:
     """An expression or a query as SQL that DuckDB's parser reads as the same tree. quoted: every name stands in quotes.
 
     Raises:
-        InvalidParameter: it has no form there.
+        InvalidParameter: DuckDB has no form of it.
     """
     try:
         writer = _Writer(dialect="duckdb", unsupported_level=ErrorLevel.RAISE, comments=False, identify=quoted)
@@ -95,7 +95,7 @@ def _is_operation(node: exp.Expr) -> bool:
 def as_duckdb(tree: exp.Expr) -> exp.Expr:
     """A copy of a tree in which the rules have replaced every node that DuckDB would read otherwise."""
     tree = tree.copy()
-    for node in reversed(list(tree.walk())):  # what is inside comes first
+    for node in reversed(list(tree.walk())):  # inner nodes first
         rule = _RULES.get(type(node))
         found = None if rule is None else rule(node)
         if found is None and _is_flattened(node):
@@ -128,7 +128,7 @@ def _case(condition: exp.Expr, value: exp.Expr, otherwise: exp.Expr | None = Non
 
 
 def _length(node: Any) -> exp.Expr:
-    """LENGTH of a text. sqlglot would ask for the type, as BigQuery has a LENGTH of bytes, too."""
+    """LENGTH of a text. sqlglot would write a case for bytes, too, which BigQuery has."""
     return _call("length", node.this)
 
 
@@ -178,7 +178,7 @@ def _like(node: Any) -> None:
 
 
 def _last_day(node: Any) -> None:
-    """LAST_DAY of a month: DuckDB has no other."""
+    """LAST_DAY of a month. DuckDB's `last_day` knows no other part of a date."""
     unit = node.args.get("unit")
     if unit is not None and unit.name.upper() != "MONTH":
         name = f"WEEK({unit.this.name})" if isinstance(unit, exp.WeekStart) else unit.name.upper()

@@ -1,7 +1,7 @@
-"""Expressions of a statement: each is a function of one row, written for DuckDB and read by DuckDB's parser, once.
+"""Expressions of a statement. Each is a function of one row; DuckDB's parser reads its text once.
 
-DuckDB must find the same columns in the text as sqlglot did in the tree, and only examined functions. So no text has two
-readings, and engines get the very tree that was checked here.
+DuckDB must find in the text the columns that sqlglot found in the tree, and only functions that dphist has examined. So no
+text has two readings, and engines get the very tree that this module checked.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dphist.sql.parse import called, has_aggregate, located, place_of, words_of
 from dphist.words import did_you_mean
 
 MOST_RELATIONS: Final = 200
-"""How many relations one statement may have. Each use of a query of WITH counts."""
+"""The most relations of one statement. Each use of a query of WITH counts."""
 
 _CLAUSES: Final = {
     "distinct": "DISTINCT", "group": "GROUP BY", "having": "HAVING", "qualify": "QUALIFY", "windows": "WINDOW",
@@ -60,7 +60,7 @@ NEVER: Final = {
 
 @dataclass(slots=True, eq=False)
 class Expressions:
-    """The expressions of one statement. used: the tables that it has named so far. places: where each text comes from."""
+    """The expressions of one statement. used: the tables that were named so far. places: where each text stands in it."""
 
     text: str
     tables: Mapping[str, Table]
@@ -85,13 +85,13 @@ class Expressions:
         return next((one for one in self.tables.values() if one.name.casefold() == name.casefold()), None)
 
     def expression(self, node: exp.Expr, rows: Rows) -> Expression:
-        """An expression of one row over the columns of the tree, checked."""
+        """Check an expression of one row, and write it with the columns of the tree."""
         return self._read(node, self._resolved(node, rows))
 
     def expression_of_groups(
         self, node: exp.Expr, rows: Rows, keys: Mapping[str, str], fold: Callable[[exp.Expr], str]
     ) -> Expression:
-        """An expression of one group. keys: columns of GROUP BY by their texts. fold: gives the column of an aggregate."""
+        """Check and write an expression of one group. keys: columns of GROUP BY by text. fold: gives an aggregate's column."""
 
         def replaced(one: exp.Expr) -> exp.Expr:
             if (key := self.key_of(one, rows, keys)) is not None:
@@ -108,7 +108,7 @@ class Expressions:
         return self._read(node, node.copy().transform(replaced))
 
     def key_of(self, node: exp.Expr, rows: Rows, keys: Mapping[str, str]) -> str | None:
-        """The column of a key, if an expression is one."""
+        """The column of the key that an expression equals, if any."""
         if has_aggregate(node) or not isinstance(node, exp.Condition | exp.Func | exp.Column):
             return None
         try:
@@ -117,7 +117,7 @@ class Expressions:
             return None
 
     def _resolved(self, node: exp.Expr, rows: Rows) -> exp.Expr:
-        """The expression with the columns of the tree in the place of names."""
+        """A copy of the expression with the tree's columns in the place of names."""
 
         def replaced(one: exp.Expr) -> exp.Expr:
             self._check_node(one)
@@ -133,7 +133,7 @@ class Expressions:
         return node.copy().transform(replaced)
 
     def _read(self, node: exp.Expr, resolved: exp.Expr) -> Expression:
-        """Read the text of a tree by DuckDB's parser, which must find the same columns."""
+        """Write a tree and have DuckDB's parser read it, which must find the same columns."""
         text = ""
         try:
             found = read_expression(text := written(resolved))
@@ -199,7 +199,7 @@ class Expressions:
         raise self.refuse(at or column, "a column that exists", repr(name), hint)
 
     def _called(self, column: exp.Column, rows: Rows) -> str | None:
-        """The alias of a table whose own name stands before a column."""
+        """The alias of a table in FROM, if the column has the table's own name before it."""
         if column.table.casefold() not in (name.casefold() for name in self.used):
             return None
         owners = [
@@ -210,7 +210,7 @@ class Expressions:
     def near(self, name: str, names: Sequence[str]) -> str:
         """A hint for a name that is not there.
 
-        The first line of a CSV file may be a record: of it only a name is shown that has the same letters.
+        The first line of a CSV file may be a record. The hint shows a name in it only if it has the letters of `name`.
         """
         names = [one for one in names if one]
         if any(table.named_by_first_line for table in self.used.values()):
@@ -219,7 +219,7 @@ class Expressions:
         return (did_you_mean(name, names) or listed).strip()
 
     def fresh(self, name: str) -> str:
-        """A name that no other column of the statement has."""
+        """A new name for a column of the tree."""
         found, number = name, 1
         while found.casefold() in self._taken:
             number += 1
@@ -264,7 +264,7 @@ def in_statement(problem: InvalidParameter, text: str, places: Mapping[str, tupl
 
 
 def _of_statement(problem: InvalidParameter, text: str) -> InvalidParameter:
-    """Say a problem with an expression without DuckDB's text of it: the place in the statement is shown instead."""
+    """A problem with an expression, without DuckDB's text of it: the user sees the place in the statement instead."""
     plain = problem if problem.inside is None else problem.inside[2]
     expected = plain.expected.removesuffix(f" in {text!r}")
     if expected == "one SQL expression":

@@ -1,7 +1,7 @@
-"""FROM and WHERE of a statement become a tree of relations: names, scopes, and nothing but listed clauses.
+"""FROM and WHERE of a statement become a tree of relations.
 
-Whose rows they are is decided by the tree (`engines.relations.owner`), not here. What is not listed here is refused by its
-name, with its place in the text.
+The tree decides whose rows they are (`engines.relations.owner`), not this module. A clause that is not listed here is refused
+by its name, with its place in the text.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from dphist.words import did_you_mean
 
 @dataclass(slots=True, eq=False)
 class Relating(Grouping):
-    """One statement on its way to relations. unit: the column of OPTIONS, for tables whose unit is not declared.
+    """Turns one statement into relations. unit: the column of OPTIONS, for tables whose unit is not declared.
 
-    asked: the names in the statement, without case. unnamed: columns that it does not name, of tables whose first line may be a
-    record, each with the name that an explanation has for it.
-    public_groups: whether an outer join may keep a public list of groups; public_keys: the join that did, and the list.
+    asked: the names in the statement, in lower case. unnamed: an explanation's names for columns that the statement does not
+    name, of tables whose first line may be a record. public_groups: whether an outer join may keep a public list of groups.
+    public_keys: this join, and the list.
     """
 
     columns_of: Callable[[str], Sequence[str]] = field(kw_only=True)
@@ -66,7 +66,7 @@ class Relating(Grouping):
         if kept_right and any(self.text[place_of(join)[0]] == "," for join in joins):
             hint = "which rows are kept depends on what is joined first: write CROSS JOIN, or brackets."
             raise self.refuse(kept_right[0], "no comma in FROM beside RIGHT JOIN", "one", hint)
-        # RIGHT JOIN keeps rows without those before it, of which WHERE speaks, too.
+        # RIGHT JOIN keeps rows without a partner, and WHERE filters them, too: its equalities are no conditions of joins.
         equalities = [] if kept_right else [one for one in conditions if isinstance(one, exp.EQ)]
         rows = self._item(source.this, scope)
         for join in joins:
@@ -82,7 +82,7 @@ class Relating(Grouping):
             rows, column = self.column(rows, inside.this)
             try:
                 listed = self.query(inside.args["query"], scope, rows)
-            except Unproved:  # a private table that has lost its unit: to add it would not help here
+            except Unproved:  # a private table without its unit column, which would not help here
                 raise located(private_list(place_of(inside)), self.text, place_of(inside)) from None
             if len(listed.columns) != 1:
                 hint = "select the one that is compared."
@@ -106,7 +106,7 @@ class Relating(Grouping):
                 rows = self._table(node, scope)
             case exp.Subquery():
                 self.only(node, "a subquery", "this", "alias", "joins")
-                if isinstance(node.this, exp.Table):  # a join in brackets
+                if isinstance(node.this, exp.Table):  # (a JOIN b)
                     self.only(node, "a join in brackets", "this", "joins")
                     rows = self._item(node.this, scope)
                 else:
@@ -147,7 +147,7 @@ class Relating(Grouping):
         return Rows(self.counted(scan, node), (Visible(alias, tuple(visible)),))
 
     def _shown(self, column: str, place: int, table: Table) -> str:
-        """The name of a column in explanations: its place, unless somebody asked for it or it cannot be a record's value."""
+        """The name of a column in explanations; its number, if the name may be a record's value and nobody wrote it."""
         unit = table.unit or self.unit or ""
         asked = {*self.asked, *re.findall(r"\w+", unit.casefold()), split_unit(unit)[0].casefold()}
         if table.public or not table.named_by_first_line or column.casefold() in asked:
@@ -155,7 +155,7 @@ class Relating(Grouping):
         return self.unnamed.setdefault(column, f"column_{place}")
 
     def _owned(self, scan: Scan, table: Table, node: exp.Expr) -> Scan:
-        """A scan of a private table with its unit: as declared, or as OPTIONS says."""
+        """The scan of a private table with its unit, from the declaration or from OPTIONS."""
         text = table.unit or self.unit
         if text is None:
             hint = "OPTIONS(privacy_unit_column = user_id), or --unit user_id; or that they are public."
@@ -174,7 +174,7 @@ class Relating(Grouping):
         return replace(scan, unit=self.fresh(kind), unit_expression=expression, unit_kind=kind)
 
     def _unnested(self, node: exp.Unnest) -> Rows:
-        """UNNEST of listed constants as a public table of one column."""
+        """Read UNNEST of constants: a public table with one column."""
         self.only(node, "UNNEST", "expressions", "alias")
         listed = node.expressions[0] if len(node.expressions) == 1 else None
         if not isinstance(listed, exp.Array):
@@ -199,7 +199,7 @@ class Relating(Grouping):
     # Joins
 
     def _join(self, left: Rows, join: exp.Join, scope: Scope, equalities: Sequence[exp.EQ] = ()) -> Rows:
-        """Join rows. equalities: conditions of WHERE, which join tables behind a comma, too."""
+        """Join rows. equalities: the equalities of WHERE, which are conditions of inner joins, too."""
         self.only(join, "a join", "this", "side", "kind", "on", "using", "method")
         side, kind, method = (str(join.args.get(name) or "").upper() for name in ("side", "kind", "method"))
         if method:
@@ -222,7 +222,7 @@ class Relating(Grouping):
             on = join.args.get("on")
             first, second, pairs, rest = self._on(first, second, [] if on is None else [*conjuncts(on)])
             merged = frozenset()
-        if not outer:  # WHERE itself stays, and refuses names that are unclear
+        if not outer:  # WHERE filters later all the same, and refuses unclear names
             clear = [one for one in equalities if self._shared_name(one, first, second) is None]
             first, second, more, _ = self._on(first, second, clear)
             pairs += [pair for pair in more if pair not in pairs]
@@ -251,9 +251,9 @@ class Relating(Grouping):
         return rows
 
     def _lists_groups(self, join: Join) -> bool:
-        """PUBLIC_GROUPS: a public list of distinct groups, all of which an outer join keeps.
+        """Whether a join keeps all groups of a public list, as PUBLIC_GROUPS asks.
 
-        The release lists them (`dphist.release(keys=...)`), so that the join itself need not keep those that nobody is in.
+        The release gets the list (`dphist.release(keys=...)`), so the join itself may drop groups that nobody is in.
         """
         listed = isinstance(join.left, Fold) and not join.left.aggregates
         return self.public_groups and listed and self.owner(join.left).public and not self.owner(join.right).public
@@ -279,7 +279,7 @@ class Relating(Grouping):
     def _on(
         self, first: Rows, second: Rows, conditions: Sequence[exp.Expr]
     ) -> tuple[Rows, Rows, list[tuple[str, str]], list[exp.Expr]]:
-        """Turn equalities of one side with the other into pairs of columns. The other conditions are returned last."""
+        """Split conditions: equalities of one side with the other become pairs of columns; the rest is returned last."""
         pairs, rest = [], []
         for condition in conditions:
             condition = condition.unnest() if isinstance(condition, exp.Paren) else condition
@@ -298,7 +298,7 @@ class Relating(Grouping):
         return first, second, pairs, rest
 
     def _shared_name(self, condition: exp.Expr, first: Rows, second: Rows) -> exp.Column | None:
-        """A column whose name both sides of a join have."""
+        """A column of the condition whose name both sides of a join have."""
         names = condition.find_all(exp.Column)
         return next((one for one in names if first.search(one) and second.search(one)), None)
 
@@ -313,14 +313,14 @@ class Relating(Grouping):
         return second, []
 
     def _within(self, node: exp.Expr, rows: Rows) -> bool:
-        """Whether an expression names columns of these rows, and no others."""
+        """Whether an expression names columns, all of them of these rows."""
         columns = [*node.find_all(exp.Column)]
         return bool(columns) and all(map(rows.search, columns))
 
     # Queries inside of FROM
 
     def query(self, node: exp.Expr, scope: Scope, outer: Rows | None = None) -> Rows:
-        """The rows of a subquery, of a query of WITH or of one side of a set operation, under no name."""
+        """The rows of a subquery, a query of WITH or one side of a set operation. They have no alias yet."""
         while isinstance(node, exp.Subquery):
             self.only(node, "a subquery", "this", "alias", "with_")
             scope = self.defined(node, scope)
@@ -348,7 +348,7 @@ class Relating(Grouping):
             raise found from None
 
     def defined(self, node: exp.Expr, scope: Scope) -> Scope:
-        """The queries of WITH that a query can see, its own among them."""
+        """The scope of a query, with the queries of its own WITH."""
         clause = node.args.get("with_")
         if clause is None:
             return scope
@@ -369,7 +369,7 @@ class Relating(Grouping):
         return found
 
     def _constants(self, node: exp.Select) -> Rows:
-        """SELECT of constants without FROM as one public row."""
+        """Read SELECT of constants without FROM: one public row."""
         self.only(node, "a SELECT without FROM", "expressions")
         names = [one.alias_or_name for one in node.expressions]
         inside = tuple(self.fresh(name or "value") for name in names)

@@ -1,4 +1,4 @@
-"""SELECT, GROUP BY and HAVING of one query inside of FROM: its columns, and the groups that it makes."""
+"""SELECT, GROUP BY and HAVING of a query in FROM."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _FOLDS: Final[dict[type[exp.Expr], FoldFunction]] = {
 
 @dataclass(slots=True, eq=False)
 class Grouping(Expressions):
-    """The expressions of a statement, and the columns and groups that queries make of them."""
+    """Expressions of a statement, with the columns and groups that its queries make."""
 
     def column(self, rows: Rows, node: exp.Expr) -> tuple[Rows, str]:
-        """A column with the value of an expression: a column that is there, or a new one that is computed."""
+        """The column that holds an expression's value. Unless the expression is a column itself, the rows get a new one."""
         node = node.unnest() if isinstance(node, exp.Paren) else node
         if isinstance(node, exp.Column) and (found := rows.search(node)) and not found[0][1]:
             return rows, self.find(node, rows)[0]
@@ -88,7 +88,7 @@ class Grouping(Expressions):
             yield from ((name, inside) for name, inside in columns if name.casefold() not in left_out)
 
     def _folded(self, node: exp.Select, rows: Rows) -> tuple[Rows, Callable[[exp.Expr], Expression]]:
-        """The groups of GROUP BY, and a function that gives the expression of an item over these groups."""
+        """The groups of GROUP BY, and a function from an item of SELECT to its expression over the groups."""
         keys: dict[str, str] = {}
         for expression in self.keys_of(node):
             text = self.expression(expression, rows).text

@@ -1,4 +1,4 @@
-"""The meaning of names: tables of a statement, whose rows they hold, and columns that an expression may name."""
+"""Names of a statement: its tables, whose rows these hold, and the columns that an expression may name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dphist.sql.parse import ancestors
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PublicTable:
-    """A source whose rows are nobody's."""
+    """A source whose rows belong to nobody."""
 
     source: object
 
@@ -49,7 +49,7 @@ def public(source: object) -> PublicTable:
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Table:
-    """A table under a name. unit: the column that says whose row it is, if that is declared; public: nobody's."""
+    """A table and its name. unit: the declared column that says whose row it is. public: its rows belong to nobody."""
 
     name: str
     source: object
@@ -62,7 +62,7 @@ class Table:
 
     @property
     def named_by_first_line(self) -> bool:
-        """Whether its columns are named by the first line of a text file, which may be a record. No message shows it."""
+        """Whether the first line of a text file names the columns. It may be a record, so no message shows it."""
         source = self.source
         if isinstance(source, Files):
             plain = source.format == "csv" or (source.format is None and any(map(_may_be_csv, source.paths)))
@@ -72,12 +72,12 @@ class Table:
 
 
 def _may_be_csv(path: str | Path) -> bool:
-    """By all but the ends that say otherwise: a folder or a pattern may hold anything."""
+    """Whether no suffix says otherwise: a folder or a pattern may hold CSV files."""
     return not str(path).lower().endswith((".parquet", ".pq", ".json", ".jsonl", ".ndjson"))
 
 
 def doubtful(tables: Mapping[str, Table]) -> list[str]:
-    """A sentence for each source that is public and private at once, or has two units of one name."""
+    """A warning for each source that is public and private at once, or has two units of one name."""
     private = [table for table in tables.values() if not table.public and table.unit is not None]
     return [
         f"{one.name!r} is public, and {other.name!r} reads the same records as private: what statements show of {one.name!r}"
@@ -95,7 +95,7 @@ def doubtful(tables: Mapping[str, Table]) -> list[str]:
 
 
 def _of_one_name(one: Table, other: Table) -> bool:
-    """Whether two units have one name, in any case of its letters, and are written in two ways."""
+    """Whether two units have one name, upper or lower case aside, and different values."""
     names, values = zip(
         *(
             ([part.name.casefold() for part in parts], [(part.expression or part.name).strip() for part in parts])
@@ -140,9 +140,9 @@ def tables_of(given: Mapping[str, object], unit: str | Mapping[str, str] | None)
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """Columns under one name of FROM: the name of each in the statement, and its name in the tree.
+    """The columns under one name of FROM: for each column its name in the statement and its name in the tree.
 
-    merged: columns that USING has merged into those of another; only with the alias before it they are found.
+    merged: columns that USING has merged into another table's. A statement finds them only with the alias before their name.
     """
 
     alias: str
@@ -163,18 +163,18 @@ class Rows:
         return [pair for one in self.visible for pair in one.columns if pair[1] not in one.merged]
 
     def called(self, alias: str) -> Rows:
-        """The same rows with all columns under one name."""
+        """The same rows under one alias."""
         return Rows(self.relation, (Visible(alias, tuple(self.columns)),))
 
     def search(self, column: exp.Column) -> list[tuple[str, int]]:
-        """The columns that a name may mean, each with how many of its parts are fields."""
+        """The columns that a name may mean, each with the number of the name's parts that are fields of it."""
         parts = [part.name.casefold() for part in column.parts]
         owned = [one for one in self.visible if len(parts) > 1 and one.alias.casefold() == parts[0]]
         listed = [pair for one in owned for pair in one.columns]
         found = [(inside, len(parts) - 2) for name, inside in listed if name.casefold() == parts[1]]
         if not found and not owned:
             found = [(inside, len(parts) - 1) for name, inside in self.columns if name.casefold() == parts[0]]
-        if not found and len(parts) > 1:  # a name with a dot, which sqlglot takes apart whatever quotes it has
+        if not found and len(parts) > 1:  # sqlglot splits a name with a dot even in quotes
             found = [(inside, 0) for name, inside in self.columns if name.casefold() == ".".join(parts)]
             found += [(inside, 0) for name, inside in listed if name.casefold() == ".".join(parts[1:])]
         return found
@@ -185,14 +185,14 @@ Scope: TypeAlias = Mapping[str, "Definition"]
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A query of WITH, and the queries of WITH that it can see itself."""
+    """A query of WITH, and the queries of WITH that it can read."""
 
     query: exp.Expr
     scope: Scope
 
 
 def scope_of(node: exp.Expr) -> Scope:
-    """The queries of WITH that a node can see. Inside a query of WITH it sees the queries before that one."""
+    """The queries of WITH that a node can read. A node inside a query of WITH can read the queries before this query."""
     around = [node, *ancestors(node)]
     scope: dict[str, Definition] = {}
     for one in reversed(around):

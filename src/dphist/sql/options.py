@@ -1,4 +1,4 @@
-"""OPTIONS of the clause and named arguments of aggregates: literals, each once, in their domains; refused with their place."""
+"""OPTIONS of the clause and named arguments of aggregates: each a literal in its domain, and there once at most."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _IN_SQL: Final = (
     (r"--max-groups|\bmax_groups(?= = )", "max_groups_contributed"),
     (r"--records or (?=how)| or fewer --records", ""),
 )
-"""Options of a release with their names in a statement; nothing for an option that a statement lacks."""
+"""Patterns for options of a release, and their names in a statement; no name for an option that a statement lacks."""
 
 Refuse: TypeAlias = Callable[[exp.Expr, str, str, str], InvalidParameter]
 """Makes a refusal at the place of a node."""
@@ -33,7 +33,7 @@ NAMES: Final = (
     "max_joined_rows"
 )  # fmt: skip
 _ELSEWHERE: Final = {"kappa": "max_groups_contributed", "threshold": "min_privacy_units_per_group"}
-"""Options of other clauses, and the option that does the same here."""
+"""Options of other systems' clauses, and our options that do the same."""
 _NULL_IS_A_VALUE: Final = (
     "epsilon", "delta", "privacy_unit_column", "group_selection_epsilon", "std_errors", "contribution_bounds_per_group",
     "contribution_bounds_per_row",
@@ -50,7 +50,7 @@ _AUTO: Final = ("auto", "auto")
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """What OPTIONS says. epsilon, delta: None where a budget of the whole script is to be shared."""
+    """The values of OPTIONS. epsilon, delta: None for a share of the script's budget."""
 
     epsilon: float | None = None
     delta: float | None = None
@@ -65,7 +65,7 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What the named arguments of an aggregate say. bounds: "auto" twice where a release chooses them."""
+    """The named arguments of an aggregate. bounds: "auto" twice where the release chooses them."""
 
     bounds: tuple[float | str, float | str] = ("auto", "auto")
     epsilon: float | None = None
@@ -78,13 +78,13 @@ class Arguments:
 
     @property
     def only_value(self) -> float | None:
-        """The only value that equal bounds leave."""
+        """The only possible value, if the bounds are equal."""
         lower, upper = self.bounds
         return lower if lower == upper and isinstance(lower, float) else None
 
 
 def in_words_of_sql(problem: InvalidParameter) -> InvalidParameter:
-    """A refusal of a plan or of a ledger, without the options of the command that the statement stands for."""
+    """A refusal of a plan or of a ledger with options of SQL in the place of flags."""
 
     def said(words: str) -> str:
         for pattern, replacement in _IN_SQL:
@@ -97,7 +97,7 @@ def in_words_of_sql(problem: InvalidParameter) -> InvalidParameter:
 
 
 def read_clause(clause: PrivacyClause, refuse: Refuse) -> Clause:
-    """The options, checked."""
+    """Read and check OPTIONS."""
     given = _given(clause.expressions, NAMES, ("an option of differential privacy", "the options are"), refuse)
     if (rows := given.get("max_rows_contributed")) is not None:
         most = number_of(rows)
@@ -124,7 +124,7 @@ def read_clause(clause: PrivacyClause, refuse: Refuse) -> Clause:
 
 
 def read_arguments(call: exp.Expr, per_row: bool, refuse: Refuse) -> Arguments:
-    """The named arguments of an aggregate. per_row: whether its bounds are those of a row, or of a person's total."""
+    """Read the named arguments of an aggregate. per_row: its bounds are for a row, not for a person's total."""
     words = f"a named argument of {called(call)}", "the named arguments are"
     given = _given(call.args.get("named") or (), ARGUMENTS, words, refuse)
     right, wrong = "contribution_bounds_per_row", "contribution_bounds_per_group"
@@ -144,7 +144,7 @@ def read_arguments(call: exp.Expr, per_row: bool, refuse: Refuse) -> Arguments:
 def _given(
     pairs: Sequence[exp.Expr], names: Sequence[str], words: tuple[str, str], refuse: Refuse
 ) -> dict[str, exp.Expr]:
-    """Values by their names, each once. NULL leaves an option out, unless it is refused as a value."""
+    """The values by name. NULL leaves an option out, or is refused later as a value of it."""
     found: dict[str, exp.Expr] = {}
     for pair in pairs:
         name = pair.this.name.lower()
@@ -159,7 +159,7 @@ def _given(
 
 
 def number_of(node: exp.Expr) -> float | None:
-    """The value of a number that is written down; a text or a cast of one is read as SQL does. None: it is none."""
+    """The value of a literal number, also with a sign or as CAST('1e-8' AS FLOAT64). None: the node is no such number."""
     while isinstance(node, exp.Paren):
         node = node.this
     if isinstance(node, exp.Neg):
@@ -196,7 +196,7 @@ def _epsilon(node: exp.Expr | None, name: str, refuse: Refuse) -> float | None:
         raise refuse(node, f"a number as {name}, written down", "an expression", hint)
     if not (math.isfinite(value) and value > 0):
         raise refuse(node, f"a finite {name} > 0", f"{value:g}", hint)
-    return value  # a plan uses no more of it than samplers are exact enough for
+    return value  # of a huge epsilon the plan uses only the part for which samplers are exact
 
 
 def _delta(node: exp.Expr | None, refuse: Refuse) -> float | None:

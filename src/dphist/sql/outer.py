@@ -1,7 +1,7 @@
 """Computations on published tables: outer queries, HAVING, ORDER BY, LIMIT. They cost nothing.
 
-It runs in a session of its own that holds the published tables and the public ones, and nothing else: no file, no setting, no
-function with a side effect. The text is written from sqlglot's tree and read by DuckDB's own parser before it runs.
+An outer query runs in a session of its own, which holds published and public tables, and nothing else: no file, no setting, no
+function with a side effect. The text is written from sqlglot's tree, and DuckDB's own parser reads it before it runs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from dphist.sql.parse import ancestors, called
 from dphist.sql.published import RELEASED
 
 _CASTS: Final = {"DOUBLE": "double", "FLOAT64": "double", "INT64": "bigint", "STRING": "text", "BOOL": "boolean"}
-"""Functions that read a value out of JSON: reports are objects here, whose fields have types."""
+"""Functions that read a value out of JSON become casts: reports are objects here, whose fields have types."""
 
 _ALLOWED: Final = (
     "SELECT DISTINCT lower(function_name) FROM duckdb_functions() WHERE function_type IN ('scalar', 'aggregate', 'window')"
@@ -40,16 +40,16 @@ KEPT: Final = "the error has them as `releases`"
 
 _LONG_TEXTS: Final = ("repeat", "lpad", "rpad", "list_resize", "array_resize")
 _GROWING: Final = {**dict.fromkeys(("generate_series", "range"), 1_000_000), **dict.fromkeys(_LONG_TEXTS, 10_000)}
-"""Functions that make a result as large as a number says, each with the largest number allowed."""
+"""Functions whose result grows with an argument, and the largest argument of each."""
 _REFUSED: Final = frozenset(
     {"getenv", "getvariable", "current_setting", "pg_typeof", "query", "query_table", "error", "json_serialize_plan"}
 )
 
 
 def check_outer(statement: exp.Expr, relating: Expressions) -> set[str]:
-    """The public tables that an outer query reads. A private one outside of a private SELECT is refused at its place.
+    """The public tables that an outer query reads. A private table outside of a private SELECT is refused.
 
-    Queries of WITH that nothing reads any more, since private SELECTs have read them, are dropped.
+    Drops queries of WITH that only private SELECTs have read.
     """
     _drop_unread(statement)
     found: set[str] = set()
@@ -73,7 +73,7 @@ def check_outer(statement: exp.Expr, relating: Expressions) -> set[str]:
 
 
 def _drop_unread(statement: exp.Expr) -> None:
-    """Take out queries of WITH that no table names. The last goes first: it may be the only reader of another."""
+    """Drop queries of WITH that nothing reads, the last first: it may be the only reader of an earlier query."""
     for clause in list(statement.find_all(exp.With)):
         for one in reversed(list(clause.expressions)):
             holder = clause.parent
@@ -128,7 +128,7 @@ def check_sql(sql: str, tables: set[str]) -> None:
 
 
 def _check_size(node: dict[str, Any], name: str) -> None:
-    """Refuse large results of constants alone: DuckDB computes them while it only looks at a query."""
+    """Refuse large results: DuckDB computes a call with constant arguments before it runs the query."""
     arguments = [one["expression"] for one in node["arguments"]]
     sizes = arguments[1:] if name in _LONG_TEXTS else arguments
     parts = [one for size in sizes for one in raw_nodes(size) if "class" in one]
@@ -151,18 +151,18 @@ def _size(literal: dict[str, Any]) -> float:
 
 @functools.cache
 def _allowed() -> frozenset[str]:
-    """The functions that have no side effects, as DuckDB says. It lists thousands, so that it is asked once."""
+    """The functions that DuckDB lists as free of side effects. The list is long, so it is read once."""
     with duckdb.connect(":memory:") as connection:
         names = {str(name) for (name,) in connection.execute(_ALLOWED).fetchall()} - _REFUSED
-        return frozenset({*FUNCTIONS, *(name for name in names if not name.startswith("__"))})  # for the engine itself
+        return frozenset({*FUNCTIONS, *(name for name in names if not name.startswith("__"))})  # __ is DuckDB's own
 
 
 Attach: TypeAlias = Callable[[duckdb.DuckDBPyConnection, Table, str], None]
-"""Makes a public table readable under a name of ours, once."""
+"""Makes a public table readable in a session, once, under the given name."""
 
 
 def bind(sql: str, released: Mapping[str, pa.Table], public: Sequence[Table], attach: Attach) -> None:
-    """Refuse a query that cannot run before anything is charged: names, functions, numbers of columns. Reads no row."""
+    """Refuse, before the charge, a query that cannot run: check names, functions and numbers of columns. Reads no row."""
     with _opened(sql, released, public, attach, PerformanceSettings(), rows=False) as connection:
         try:
             connection.execute(f"DESCRIBE {sql}")
@@ -177,7 +177,7 @@ def compute(
     with _opened(sql, released, public, attach, settings, rows=True) as connection:
         try:
             return _as_text(connection, connection.sql(sql).to_arrow_table())
-        except duckdb.Error as problem:  # of published values alone
+        except duckdb.Error as problem:  # the words can quote published values alone
             raise _unfit(problem, f"the private tables are paid for, and not lost: {KEPT}.") from None
 
 
@@ -196,7 +196,7 @@ def _opened(
     *,
     rows: bool,
 ) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A session that holds these tables and can read nothing else. Without `rows` public tables are columns without rows."""
+    """A session that holds these tables and can read nothing else. Without `rows` the public tables are empty."""
     with session(settings) as connection:
         connection.execute("SET preserve_insertion_order = true")
         for name, table in released.items():
@@ -207,7 +207,7 @@ def _opened(
             name, kinds = quote_identifier(one.name), described(connection, view)
             nulls = ", ".join(f"CAST(NULL AS {kind}) AS {quote_identifier(name)}" for name, kind in kinds.items())
             read = f"TABLE {name} AS SELECT * FROM {view}" if rows else f"VIEW {name} AS SELECT {nulls}"  # noqa: S608
-            # With care: a failure of ours carries what is paid for, one of the engine would lose it.
+            # Not connection.execute: its error would not carry the private tables that are paid for.
             execute(connection, f"CREATE TEMP {read}")
         check_sql(sql, {*released, *(one.name for one in public)})
         connection.execute("SET enable_external_access = false")
@@ -216,7 +216,7 @@ def _opened(
 
 
 def _as_text(connection: duckdb.DuckDBPyConnection, table: pa.Table) -> pa.Table:
-    """Write objects, such as reports, as JSON, which files can hold and people can read."""
+    """Write objects, such as reports, as JSON: all formats of files can hold it."""
     nested = [field.name for field in table.schema if _holds_struct(field.type)]
     if not nested:
         return table

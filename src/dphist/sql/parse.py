@@ -1,10 +1,10 @@
-"""A statement as a tree: GoogleSQL as sqlglot reads it, with the clause and the named arguments that sqlglot does not know.
+"""A statement becomes a tree: GoogleSQL as sqlglot reads it, with the privacy clause and named arguments, which sqlglot lacks.
 
     SELECT WITH DIFFERENTIAL_PRIVACY OPTIONS(name = value, ...)   a `PrivacyClause` in the place of a hint
     SUM(x, contribution_bounds_per_group => (0, 1))               the call, with its named arguments in "named"
 
-Every node knows its place in the text, so that a refusal can show it. The tree decides what a statement is. None of the text
-goes on to an engine: expressions are written out again (`sql.dialect`), and read by DuckDB's own parser (`engines.parser`).
+Every node knows its place in the text, so that a refusal can show it. No engine gets the text itself: `sql.dialect` writes
+expressions from the tree, and DuckDB's own parser reads them (`engines.parser`).
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ except ModuleNotFoundError:
     raise MissingExtra("sql", "SQL statements") from None
 
 LONGEST_STATEMENT: Final = 2**18
-"""Characters of one text."""
+"""The most characters of one text."""
 
 _DEEPEST: Final = 100
-"""Brackets that are open at once: sqlglot reads them by recursion."""
+"""The most brackets that are open at once: sqlglot reads them by recursion."""
 
 _WIDEST: Final = 240
-"""Letters of a line that a refusal shows."""
+"""The most letters of a line that a refusal shows."""
 
 _SHIFTS: Final = (exp.BitwiseLeftShift, exp.BitwiseRightShift)
 _RANKED: Final = (*_SHIFTS, exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.DPipe)
@@ -54,7 +54,7 @@ _PLACED: Final = (
     "conjunction", "equality", "comparison", "range", "bitwise", "term", "factor", "unary", "type", "column",
     "primary", "set_operations", "ordered", "from"
 )  # fmt: skip
-"""The methods of the parser that make nodes, without `_parse_`."""
+"""The methods of the parser that make nodes, by their names behind `_parse_`."""
 
 
 class PrivacyClause(exp.Hint):
@@ -62,9 +62,9 @@ class PrivacyClause(exp.Hint):
 
 
 def place_of(node: exp.Expr) -> tuple[int, int]:
-    """The first character of a node's text, and the one behind the last."""
+    """The places of a node's first character and of the character behind its last."""
     span: tuple[int, int] = node.meta.get(_SPAN, (0, 1))
-    if _SPAN not in node.meta:  # built from parts that have places
+    if _SPAN not in node.meta:  # a node that was built from parts with places
         inner = [one.meta[_SPAN] for one in node.walk() if _SPAN in one.meta]
         if inner:
             return min(first for first, _ in inner), max(last for _, last in inner)
@@ -73,7 +73,7 @@ def place_of(node: exp.Expr) -> tuple[int, int]:
 
 
 def located(problem: InvalidParameter, text: str, place: tuple[int, int] | None) -> InvalidParameter:
-    """A problem with its line, column and a caret; one that has a place already keeps it."""
+    """The problem with the line, the column and a caret, unless it has a place already."""
     if problem.pointer or place is None:
         return problem
     first, last = place
@@ -89,7 +89,7 @@ def located(problem: InvalidParameter, text: str, place: tuple[int, int] | None)
 
 
 def _excerpt(line: str, column: int, carets: int) -> tuple[str, str, int]:
-    """A part of a long line with a sign for each letter that cannot be printed, the blanks before the carets, their number."""
+    """A printable part of a line, the blanks before the carets, and the number of carets."""
     cut = max(0, min(column - _WIDEST // 4, len(line) - _WIDEST))
     shown = "".join(
         letter if letter.isprintable() or letter == "\t" else "\ufffd" for letter in line[cut : cut + _WIDEST]
@@ -106,7 +106,7 @@ def _placed(name: str) -> Callable[..., Any]:
         first = self._curr
         result = inner(self, *arguments, **settings)
         if isinstance(result, exp.Expr) and _SPAN not in result.meta and first and self._prev:
-            # Some methods get what stands to the left as their first argument.
+            # Some methods get the node to the left as their first argument.
             given = (*arguments, *settings.values())
             left = next((one for one in given if isinstance(one, exp.Expr)), None)
             if left is None or _SPAN in left.meta:
@@ -118,10 +118,10 @@ def _placed(name: str) -> Callable[..., Any]:
 
 
 class _Parser(BigQueryParser):
-    """BigQuery's, with the clause, named arguments and places."""
+    """BigQuery's parser, with the clause, named arguments and places."""
 
     def _parse_hint(self) -> exp.Hint | None:
-        """Where sqlglot expects a hint, the clause stands."""
+        """Read the privacy clause, which stands where sqlglot expects a hint."""
         first = self._curr
         if not self._match_text_seq("WITH", "DIFFERENTIAL_PRIVACY"):
             return super()._parse_hint()
@@ -149,13 +149,13 @@ class _Parser(BigQueryParser):
         return pair
 
     def _parse_function_args(self, alias: bool = False) -> list[exp.Expr]:
-        """Positional ones; named ones are kept beside the call."""
+        """The positional arguments. Named arguments are kept for the call."""
         arguments = super()._parse_function_args(alias)
         self._named = [one for one in arguments if isinstance(one, exp.Kwarg)]
         return [one for one in arguments if not isinstance(one, exp.Kwarg)]
 
     def _parse_lambda(self, alias: bool = False) -> exp.Expr | None:
-        """DISTINCT ends before named arguments, which are those of the call."""
+        """DISTINCT ends before the named arguments: they belong to the call."""
         first = self._curr
         if not self._match(TokenType.DISTINCT):
             return super()._parse_lambda(alias)
@@ -178,7 +178,7 @@ class _Parser(BigQueryParser):
     _named: list[exp.Expr]
 
     def _parse_function_call(self, *arguments: Any, **settings: Any) -> exp.Expr | None:
-        """A call with its own name, its place and its named arguments."""
+        """A call with the name as written, its place and its named arguments."""
         first, before = self._curr, getattr(self, "_named", [])
         self._named = []
         result = super()._parse_function_call(*arguments, **settings)
@@ -237,17 +237,17 @@ def has_aggregate(node: Any) -> bool:
 
 
 def words_of(node: exp.Expr) -> str:
-    """A node in the words of somebody who writes SQL."""
+    """A node in words of SQL, for a refusal."""
     if isinstance(node, exp.Func):
         return f"the function {called(node)}"
     return {"groupingsets": "GROUPING SETS"}.get(node.key, node.key.upper())
 
 
 def parse(text: str) -> list[exp.Expr]:
-    """The statements of a text, of which there is at least one.
+    """The statements of a text: at least one.
 
     Raises:
-        InvalidParameter: it cannot be read, with the place.
+        InvalidParameter: the text cannot be read; the error shows the place.
     """
     _check_text(text)
     try:
@@ -303,7 +303,7 @@ def _no_sql(text: str, got: str, hint: str, place: tuple[int, int] | None = (0, 
 
 
 def _unreadable(text: str, problem: ParseError) -> InvalidParameter:
-    """A refusal at the place of a problem. sqlglot's own words are about its grammar."""
+    """The error of sqlglot as a refusal in our words, at its place."""
     found = problem.errors[0] if problem.errors else {}
     line, column, highlight = found.get("line"), found.get("col"), str(found.get("highlight") or "")
     words = str(found.get("description") or "").partition(" but got")[0].rstrip(".")
@@ -311,7 +311,7 @@ def _unreadable(text: str, problem: ParseError) -> InvalidParameter:
     if line is None or column is None:
         return _no_sql(text, "a text that it cannot read", hint, None)
     starts = [0, *(place + 1 for place, letter in enumerate(text) if letter == "\n")]
-    # The column is that of the last character.
+    # sqlglot gives the column of the last character.
     last = starts[min(line, len(starts)) - 1] + column
     length = max(1, len(highlight))
     shown = highlight.split("\n")[0][:40]

@@ -1,7 +1,7 @@
-"""The published table of a private SELECT: the names of its columns, and the SELECT over it, which costs nothing.
+"""The published table of a private SELECT, and the SELECT over it, which costs nothing.
 
-The table has names of ours in that SELECT: key_1, ..., and value_1, error_1, low_1, high_1, ... for each aggregate. With
-`report_format => "JSON"` a value is an object with its interval and the bounds that were found.
+The SELECT reads columns key_1, ..., and value_1, error_1, low_1, high_1, ... for each aggregate. With
+`report_format => "JSON"` a value is an object with its interval and the bounds that the release found.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 from dphist.sql.names import Rows
 
 RELEASED: Final = "released"
-"""Marks a table of ours in a tree: the same name in a statement means nothing."""
+"""Marks the published table in a tree: a statement cannot name it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -108,11 +108,11 @@ class Published:
             raise self.relating.refuse(clause, "a whole number of rows", "something else", hint)
 
     def _published(self, name: str) -> exp.Expr:
-        """A column of the published table; with its name, since an alias may be spelled like the column."""
+        """A column of the published table. The table's name stands before it, since an alias may be spelled like the column."""
         return exp.column(name, table=exp.to_identifier(self.table, quoted=True))
 
     def _each(self, one: Aggregated, word: str) -> list[exp.Expr]:
-        """The columns of an aggregate that begin with a word: one, or one for each probability."""
+        """The columns of an aggregate whose names begin with a word: one, or one for each probability."""
         number = 1 + self.aggregates.all.index(one)
         return [self._published(f"{word}_{number}{place}") for place in _places(one)]
 
@@ -124,7 +124,7 @@ class Published:
         return exp.Array(expressions=[exp.Null(), *errors, exp.Null()]) if one.ends else errors[0]
 
     def _computed(self, node: exp.Expr, aliases: Mapping[str, exp.Expr]) -> exp.Expr:
-        """An expression over keys and aggregates as one over the published table."""
+        """Turn an expression over keys and aggregates into an expression over the published table."""
 
         def replaced(one: exp.Expr) -> exp.Expr:
             if isinstance(one, exp.Query | exp.Exists):
@@ -167,10 +167,10 @@ class Published:
         return exp.Array(expressions=ends) if one.ends else values[0]
 
     def _report(self, one: Aggregated) -> exp.Expr:
-        """Values with their intervals, and the bounds that the release found, as far as they are published.
+        """An object with the values, their intervals and the bounds that the release found, as far as these are published.
 
-        Counts and sums have the interval of the noise alone. Values of APPROX_QUANTILES are clamped to the bounds, so that the
-        smallest is between the lower bound and wherever the first boundary inside may be, and the largest likewise.
+        Intervals of counts and sums are those of the noise alone. Values of APPROX_QUANTILES are clamped to the bounds, so the
+        smallest lies between the lower bound and the upper end of the first quantile's interval, and the largest likewise.
         """
         values, lows, highs = (self._each(one, word) for word in ("value", "low", "high"))
         if one.ends:
@@ -203,12 +203,12 @@ def _beyond(end: exp.Expr, value: exp.Expr) -> exp.Expr:
 
 
 def _places(one: Aggregated) -> list[str]:
-    """The ends of the names of an aggregate's columns."""
+    """The suffixes of the names of an aggregate's columns."""
     return [f"_{place}" for place in range(1, len(one.probabilities) + 1)] or [""]
 
 
 def published_table(private: PrivateSelect, release: Release) -> pa.Table:
-    """The table of a release under the names that the outer query has for its columns."""
+    """The table of a release, with the names of columns that the outer query uses."""
     table, names = release.table, private.key_names
     columns: dict[str, Any] = {f"key_{place}": table.column(name) for place, name in enumerate(names, 1)}
     for number, one in enumerate(private.aggregates, 1):
@@ -217,7 +217,7 @@ def published_table(private: PrivateSelect, release: Release) -> pa.Table:
 
 
 def empty_table(private: PrivateSelect) -> pa.Table:
-    """The published table without rows. Types of keys are not known yet: the type of null stands for any."""
+    """The published table without rows. The types of keys are not known yet, so keys have the type of null."""
     columns: dict[str, Any] = {f"key_{place}": pa.nulls(0) for place in range(1, len(private.key_names) + 1)}
     for number, one in enumerate(private.aggregates, 1):
         columns |= {name: pa.nulls(0, pa.float64()) for name in _names(one, number)}
@@ -241,7 +241,7 @@ def _columns_of(one: Aggregated, number: int, release: Release, table: pa.Table,
             names = [by_probability.get(probability, "") for probability in one.probabilities]
         lower, upper = (None, None) if kind.chosen == "nothing" else kind.bounds
         seen = next((bounds for bounds in release.bounds if bounds.name == kind.name), None)
-        units = None if seen is None or grouped else seen.units  # of groups, it is the size of an ordinary one
+        units = None if seen is None or grouped else seen.units  # with groups it is the usual size of a group
         outside = None if seen is None or seen.outside is None or units is None else seen.outside * units
         facts = {"lower": lower, "upper": upper, "inputs": units, "outside": outside}
         for name, value in facts.items():

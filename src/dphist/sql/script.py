@@ -1,4 +1,4 @@
-"""Statements that are ready to run: explained, checked and charged together, run one after the other."""
+"""Statements that are ready to run. They are explained, checked and charged together, and run one after the other."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from dphist.sql.translate import PrivateSelect
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Statement:
-    """One statement, read and proved: its private SELECTs with their jobs, and what is computed from them."""
+    """One statement that is proved private: its private SELECTs with their jobs, and the outer query."""
 
     text: str
     privates: tuple[PrivateSelect, ...]
@@ -44,7 +44,7 @@ class Statement:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Script:
-    """Statements that are read, proved and planned; no record has been read."""
+    """Statements that are proved private and planned. No record has been read."""
 
     statements: tuple[Statement, ...]
     ledger: str | Path | None
@@ -55,7 +55,7 @@ class Script:
 
     @property
     def jobs(self) -> tuple[Job, ...]:
-        """The releases that it needs, in order."""
+        """The releases that the statements need, in order."""
         return tuple(job for one in self.statements for job in one.jobs)
 
     def explain(self) -> str:
@@ -68,7 +68,7 @@ class Script:
             )
 
     def check(self) -> None:
-        """Make all checks of schemas and budgets that a run makes; reads no record and charges nothing."""
+        """Check schemas and budgets as `run` does. Reads no record and charges nothing."""
         self._check_sources()
         with ExitStack() as stack:
             self._charges(stack)
@@ -80,7 +80,7 @@ class Script:
 
     @contextmanager
     def _located(self) -> Iterator[None]:
-        """Show the refusals of an engine, which knows the types of columns, at their places in the text."""
+        """Give refusals of an engine, which knows the types of columns, their places in the text."""
         try:
             yield
         except InvalidParameter as problem:
@@ -90,7 +90,7 @@ class Script:
             raise located(in_statement(said, self.text, places), self.text, problem.place) from None
 
     def _charges(self, stack: ExitStack) -> list[Charge | None]:
-        """A charge for each job, checked alone and together. Every later failure says what all of them cost."""
+        """Open a charge for each job, and check each charge and their sum. Every later error says what all of them cost."""
         ledger, dataset = self.ledger, self.dataset
         charges: list[Charge | None] = []
         for job in self.jobs:
@@ -123,10 +123,10 @@ class Script:
     ) -> tuple[Answer, ...]:
         """Charge, read, add noise, and compute the answers; one for each statement.
 
-        write: gets the answers before the charges are confirmed, and gives the name of the file that it wrote, if any.
-        If something fails, the error has the private tables that were paid for as `releases`.
+        write: writes the answers before the charges are confirmed, and returns the name of the first file, if any.
+        An error after the first charge has the private tables that are paid for as `releases`.
         """
-        if len(self.jobs) > 1:  # none is charged for if the types of another do not fit
+        if len(self.jobs) > 1:  # types that do not fit are refused before the first charge
             self._check_sources()
         with ExitStack() as stack:
             charges = iter(found := self._charges(stack))
@@ -164,7 +164,7 @@ class Script:
 
 
 def _aftermath(charges: Sequence[Charge | None]) -> str:
-    """The cost of a script that failed; nothing before the first charge."""
+    """What a script that failed has cost, in words; nothing before the first charge."""
     return " ".join(words for charge in charges if charge is not None and (words := charge.aftermath()))
 
 
@@ -184,14 +184,14 @@ def _explain_statement(
 
 
 def _without_names(sql: str, unnamed: Mapping[str, str]) -> str:
-    """SQL of an engine, with other names for columns that nobody asked for."""
+    """SQL of an engine with the names of explanations (`Relating.unnamed`)."""
     for column, name in unnamed.items():
         sql = sql.replace(quote_identifier(column), quote_identifier(name))
     return sql
 
 
 def _command_of(private: PrivateSelect, job: Job) -> str:
-    """The command of a release; of rows from several tables, as if they were a file."""
+    """The command of a release. ROWS.parquet stands for rows of several tables."""
     words = ["dphist", "select" if private.keys_only else "release"]
     words += _paths(private.command_source.source) if private.command_source is not None else ["ROWS.parquet"]
     words += ["--unit", private.unit]
@@ -237,7 +237,7 @@ def _number(value: float) -> str:
 
 
 def _lines(relation: Relation, depth: int = 1) -> Iterator[str]:
-    """A tree as indented lines, each with why its rows are somebody's."""
+    """A tree as indented lines. Each says why its rows are somebody's."""
     found = owner(relation)
     whose = "public" if found.public else f"each row belongs to one {found.kind}"
     yield f"{'  ' * depth}{_words(relation)}: {whose}{_reason(relation)}"

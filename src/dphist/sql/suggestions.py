@@ -1,7 +1,6 @@
-"""What a word of a statement may become: keywords, options, functions, tables and columns, by what stands around it.
+"""Completions of a word in a statement: keywords, options, functions, tables and columns.
 
-By the tokens of the statement alone: one that is being written is seldom one that can be parsed. Names of columns come from
-schemas; no record is read.
+They rest on tokens alone: half a statement can seldom be parsed. Names of columns come from schemas; no record is read.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _NAMES: Final = {TokenType.VAR, TokenType.IDENTIFIER}
 
 
 def tokens_of(text: str) -> list[Token] | None:
-    """The tokens of a text; None if a text, a name or a comment in it does not end."""
+    """The tokens of a statement; None if a quote or a comment in it does not end."""
     try:
         return GoogleSQL().tokenize(text)
     except (SqlglotError, ValueError, RecursionError):
@@ -49,25 +48,25 @@ def tokens_of(text: str) -> list[Token] | None:
 
 
 def is_whole(text: str) -> bool:
-    """Whether a statement ends here: with a semicolon that is no part of a text or a comment. Nothing at all is whole, too."""
+    """Whether a statement ends here: with a semicolon outside of quotes and comments. An empty text is whole, too."""
     found = tokens_of(text)
     return found is not None and (not found or found[-1].token_type is TokenType.SEMICOLON)
 
 
 class Suggestions:
-    """For the tables of a connection, whose columns are asked for once."""
+    """Completions for the tables of a connection. The columns of each table are read once."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._known: dict[str, list[str]] = {}
 
     def of(self, before: str, behind: str = "") -> tuple[str, list[str]]:
-        """The word that ends where the cursor is, and what it may become, the likeliest first."""
+        """The word before the cursor, and its completions, the likeliest first."""
         word = _WORD.search(before)[0]  # type: ignore[index]
         front = before[: len(before) - len(word)]
         tokens = tokens_of(f"{front}x")
         if not tokens or (tokens[-1].text, tokens[-1].end) != ("x", len(front)):
-            return word, []  # inside of a text or a comment
+            return word, []  # inside of quotes or a comment
         last = max((place for place, one in enumerate(tokens) if one.token_type is TokenType.SEMICOLON), default=-1)
         offered = self._offered(tokens[last + 1 : -1], (tokens_of(before + behind) or tokens)[last + 1 :])
         small = word.islower()
@@ -81,7 +80,7 @@ class Suggestions:
         return list(self._connection.tables)
 
     def columns(self, table: str) -> list[str]:
-        """The columns of a table; none if it cannot be read, which the statement will say."""
+        """The columns of a table; none if it cannot be read, as the statement itself will say."""
         if table not in self._known:
             self._known[table] = []
             with suppress(DphistError):
@@ -89,7 +88,7 @@ class Suggestions:
         return self._known[table]
 
     def _offered(self, tokens: Sequence[Token], whole: Sequence[Token]) -> Iterator[str]:
-        """tokens: before the word. whole: of the statement, as far as it is written."""
+        """tokens: the tokens before the word. whole: the tokens of the statement, as far as it is written."""
         last = tokens[-1].token_type if tokens else None
         named = self._named(whole)
         if last is TokenType.DOT:
@@ -122,7 +121,7 @@ class Suggestions:
             yield from options.STRATEGIES
 
     def _named(self, tokens: Sequence[Token]) -> dict[str, str]:
-        """What stands for a table of the connection: its name and its aliases, without their case."""
+        """The tables by their names and aliases in lower case, as far as the statement names them."""
         tables = {name.casefold(): name for name in self.tables}
         found = {}
         for place, one in enumerate(tokens):
@@ -140,7 +139,7 @@ class Suggestions:
 
 
 def _around(tokens: Sequence[Token]) -> tuple[str, TokenType | None]:
-    """What the innermost open bracket follows, in small letters, and the clause at this depth."""
+    """The word before the innermost open bracket, in lower case, and the clause inside this bracket."""
     depth = 0
     clause = None
     for place in range(len(tokens) - 1, -1, -1):
@@ -157,7 +156,7 @@ def _around(tokens: Sequence[Token]) -> tuple[str, TokenType | None]:
 
 
 def _definitions(tokens: Sequence[Token]) -> Iterator[str]:
-    """Names of WITH."""
+    """The names of queries of WITH."""
     for place in range(len(tokens) - 2):
         kinds = [one.token_type for one in tokens[place : place + 3]]
         if kinds[0] in _NAMES and kinds[1:] == [TokenType.ALIAS, TokenType.L_PAREN]:

@@ -1,4 +1,4 @@
-"""One SELECT WITH DIFFERENTIAL_PRIVACY as a release and what is left to compute from it.
+"""One SELECT WITH DIFFERENTIAL_PRIVACY becomes a release and a SELECT over its table.
 
 keys, aggregates, options  ->  the options of `dphist.release`, or of `dphist.select` where there are keys alone
 SELECT list, HAVING, ORDER BY, LIMIT  ->  an ordinary SELECT over the published table (`sql.published`)
@@ -32,11 +32,11 @@ _EVERY: Final = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrivateSelect:
-    """A private SELECT, read and proved. options: of the release. outer: what is computed from its table, called `table`.
+    """A private SELECT with its proof. options: the options of the release. table: the name of its table in the outer query.
 
-    command_source: the table itself, where FROM is one table; then the same release is one command. protected: the unit as
-    it was declared, for the ledger and for readers; `unit` is the column that holds it. unnamed: columns that no explanation
-    names, each with what it says instead. places: of its expressions in the statement, by their texts.
+    command_source: the only table of FROM, if one command makes the same release. protected: the unit as it was declared,
+    for the ledger and for readers; `unit` is the column that holds it. unnamed: as in `Relating`. places: where its
+    expressions stand in the statement, by their texts.
     """
 
     clause: Clause
@@ -60,7 +60,7 @@ class PrivateSelect:
 
 @dataclass(slots=True, eq=False)
 class Translating:
-    """One private SELECT on its way to a release."""
+    """Turns one private SELECT into a release."""
 
     relating: Relating
     select: exp.Select
@@ -140,7 +140,7 @@ class Translating:
     # FROM, the unit, the keys
 
     def _declare_unit(self) -> None:
-        """A column of OPTIONS is the unit of every private table in FROM whose unit is not declared."""
+        """Make the column of OPTIONS the unit of every private table in FROM whose unit is not declared."""
         column = self.clause.unit
         if column is None:
             return
@@ -149,13 +149,13 @@ class Translating:
         if len(parts) > 1 and parts[0].casefold() in aliases:
             parts = parts[1:]
         self._check_alias(column, parts)
-        # A field of a column is an expression; its name is the path. Of files, a column may have such a name itself.
+        # a.b is a field of column a, or a column of this name, which files may have.
         path, itself = ".".join(parts), len(parts) == 1
         field_of = None if itself or self._is_column(path, parts[0]) else ".".join(map(quote_identifier, parts))
         self.relating.unit, self.relating.unit_place = joined_name(path, field_of, unit=True), place_of(column)
 
     def _check_alias(self, column: exp.Column, parts: Sequence[str]) -> None:
-        """Refuse the name of a table in FROM that has another one there."""
+        """Refuse the own name of a table to which FROM gives an alias."""
         for one in _sources(self.select):
             renamed = isinstance(one, exp.Table) and one.alias and one.name.casefold() == parts[0].casefold()
             if len(parts) > 1 and renamed:
@@ -163,7 +163,7 @@ class Translating:
                 raise self.refuse(column, f"the name that FROM gives the table, {one.alias}", repr(parts[0]), hint)
 
     def _is_column(self, path: str, first: str) -> bool:
-        """Whether a path is the name of a column of some private table, and its first part of none."""
+        """Whether a private table has a column named like the path, and none has a column named like its first part."""
         tables = (self.relating.table_named(one.name) for one in self.select.root().find_all(exp.Table))
         listed = {table.name for table in tables if table is not None and not table.public}
         names = {column.casefold() for name in listed for column in self.relating.columns_of(name)}
@@ -175,7 +175,7 @@ class Translating:
         if column is None:
             return
         kind = self.relating.owner(rows.relation).kind
-        path = split_unit(self.relating.unit or "")[0]  # a field of a column, by its path
+        path = split_unit(self.relating.unit or "")[0]  # a.b for a field of column a
         found = [inside if not fields else path for inside, fields in rows.search(column)]
         if not found and len(column.parts) == 1:
             hint = "select it in the subquery."
@@ -202,7 +202,7 @@ class Translating:
         return keys
 
     def _key_names(self, names: list[str], aggregates: tuple[Aggregated, ...]) -> tuple[str, ...]:
-        """Names under which a release can have the keys: none of its own columns, none twice."""
+        """Names for the keys in a release, different from each other and from its other columns."""
         taken = {"count", "rows"} | {one.name.casefold() for one in aggregates}
         found: list[str] = []
         for name in names:
@@ -215,7 +215,7 @@ class Translating:
         return tuple(found)
 
     def _names_unit(self, scan: Scan, texts: list[str]) -> bool:
-        """Whether an expression reads a unit that is computed, by its name: the table has no such column."""
+        """Whether an expression names a unit that is computed: the table itself has no such column."""
         if scan.unit is None or scan.unit_expression is None:
             return False
         read = (read_expression(text).columns for text in [*texts, *self.aggregates.texts])
@@ -224,7 +224,7 @@ class Translating:
     def _source(
         self, rows: Rows, units: tuple[str, ...], keys: Iterable[str]
     ) -> tuple[str, object, Table | None, str | None]:
-        """The unit, the source and the condition of the release: of the table itself where FROM is one table."""
+        """The unit, the source, its table and the condition of the release. If FROM is one table, the source is its own."""
         relation, conditions = rows.relation, []
         while isinstance(relation, Filter):
             conditions.append(relation.condition.text)
@@ -241,9 +241,9 @@ class Translating:
         return joined_name(units[0], None, unit=True), source, None, None
 
     def _protected(self, kind: str) -> str:
-        """The unit of several tables in one text, with the declaration of each if they differ.
+        """The unit of several tables as one text. If the declarations differ, it has each of them.
 
-        Never the bare name where it stands for an expression: a ledger would take it for a column of that name.
+        The name of an expression never stands alone: a ledger would take it for a column.
         """
         private = [table for table in self.relating.used.values() if not table.public]
         texts = {table.name: table.unit or self.relating.unit or kind for table in private}
@@ -253,7 +253,7 @@ class Translating:
         return f'"{kind}"={", ".join(each)}'
 
     def _public_keys(self, keys: list[tuple[str, str]], rows: Rows) -> Relation | None:
-        """PUBLIC_GROUPS: the list that an outer join keeps, with the columns of GROUP BY and no others."""
+        """The public list of PUBLIC_GROUPS, with exactly the columns of GROUP BY."""
         if not self.clause.public_groups or not keys:
             return None
         found = self.relating.public_keys
@@ -277,5 +277,5 @@ def _sources(select: exp.Select) -> list[exp.Expr]:
 
 
 def _named(name: str, text: str, rows: Rows) -> str:
-    """A key as a release takes it: a column, or an expression under a name."""
+    """A key as an option of a release: a column, or name=expression."""
     return joined_name(name, None if plain_column(text, rows.relation.names) == name else text)

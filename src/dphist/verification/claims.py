@@ -1,6 +1,6 @@
-"""What metadata states, read strictly and compared with what its plan gives: a claim that does not follow is a failed check.
+"""The claims of metadata, read strictly and compared with the plan. A claim that does not follow from the plan fails a check.
 
-Of a file of `dphist sql`: the claims of every private table that it is computed from, and what it says of itself.
+A file of `dphist sql` has claims of its own, and those of every private table that it is computed from.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from dphist.version import __version__
 from dphist.words import canonical
 
 WORDS: Final = ("guarantee", "estimand", "assumption", "summary")
-"""Sentences, which another version of dphist may word in another way. Numbers are compared whatever the version."""
+"""Fields with sentences, which another version of dphist may word in another way. Numbers are compared whatever the version."""
 
 UNREADABLE: Final = (DphistError, KeyError, TypeError, ValueError, ArithmeticError)
-"""Errors that constructors of plans and mechanisms raise for metadata that contradicts itself."""
+"""Errors that constructors of plans and mechanisms raise if metadata contradicts itself."""
 
 _LONGEST: Final = 60
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Findings:
-    """Checks of a file, and the charge that must have paid for it; None where that is not known.
+    """Checks of a file, and the charge that must have paid for it; None where the charge is not known.
 
-    same_words: whether the entry has the sentences of the metadata. It has not where the data chose the mechanism, which was
-    charged before it was known. paid: the metadata of each private table behind a file that has several, and what was found
-    of it: each has an entry of its own.
+    same_words: whether the ledger's entry has the sentences of the metadata. They differ where the data chose the mechanism,
+    as the charge came before the choice. paid: the metadata and findings of each private table of an answer, which has an
+    entry for each.
     """
 
     checks: Sequence[Check]
@@ -64,8 +64,8 @@ def same(stated: object, expected: object, tiny: float = 0.0) -> bool:
 
 
 def compare(metadata: dict[str, Any], expected: dict[str, Any]) -> Iterator[Check]:
-    """One failed check for every field that differs, is unknown or is missing; else one that all agree."""
-    how = {ESCAPED} if metadata.get(ESCAPED) is True else set()  # how it is written, not what it claims
+    """One failed check for every field that differs, is unknown or is missing; else one check that passed."""
+    how = {ESCAPED} if metadata.get(ESCAPED) is True else set()  # ESCAPED is about the form of the file, not a claim
     stated = {name: value for name, value in metadata.items() if name not in {FILE, DIGEST, TABLE, *how}}
     expected = {**json.loads(canonical(expected)), "dphist": stated["dphist"]}
     differing, others = dict(_differences(stated, expected, "")), "every field"
@@ -97,7 +97,7 @@ def _differences(stated: Any, expected: Any, path: str) -> Iterator[tuple[str, s
 
 
 def excerpt(value: object) -> str:
-    """A value from a file of anyone: short, and without letters that a terminal would obey."""
+    """A value from a stranger's file for a message: short, and without letters that a terminal would obey."""
     text = canonical(value)
     return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
 
@@ -107,7 +107,7 @@ _TEXT: Final = re.compile(r"'(?:[^']|'')*'")
 
 
 def check_release(stored: Stored, table: pa.Table) -> Findings:
-    """Everything about a release that follows from its plan."""
+    """Check everything that follows from a release's plan."""
     try:
         record = ReleaseRecord.read(stored.metadata)
         found = _check_claims(record, stored.metadata)
@@ -117,7 +117,7 @@ def check_release(stored: Stored, table: pa.Table) -> Findings:
 
 
 def check_answer(stored: Stored, table: pa.Table) -> Findings:
-    """The guarantees of its private tables, computed anew. Its own rows follow from tables that are not in the file."""
+    """Compute the guarantees of an answer's private tables anew. Its rows follow from tables that are not in the file."""
     metadata = stored.metadata
     try:
         record = AnswerRecord.read(metadata)
@@ -138,12 +138,12 @@ def check_answer(stored: Stored, table: pa.Table) -> Findings:
 
 
 def _unreadable(problem: Exception, otherwise: str) -> Findings:
-    """All that can be said of metadata without a plan in it."""
+    """The findings on metadata from which no plan can be read."""
     return Findings([Check("guarantee", False, str(problem) if isinstance(problem, DphistError) else otherwise)])
 
 
 def _check_tables(outer: str, releases: int) -> Check:
-    """Whether the outer query reads as many private tables as are described: none is left out, none is added."""
+    """Whether the outer query reads as many private tables as the metadata describes."""
     read = len(set(_TABLE.findall(_TEXT.sub("''", outer))))
     words = f"the outer query reads {read}, and {releases} are described" if read != releases else "all are described"
     return Check("tables", read == releases, words)
@@ -171,7 +171,7 @@ def _check_claims(record: ReleaseRecord, metadata: dict[str, Any]) -> Findings:
 
 
 def _totals_of(record: ReleaseRecord) -> dict[str, Estimate | bool | None]:
-    """The numbers of units that the plan pays for, with the errors that it gives them."""
+    """The noisy totals that the plan pays for, with the errors that it gives them."""
     request, names = record.plan.request, ("total_units", "covered_units", "other_units")
     paid = names if request.other else names[:1] if request.total else ()
     values = [part.value for name in paid if (part := getattr(record, name)) is not None]
@@ -198,7 +198,7 @@ def _bounds_of(record: ReleaseRecord) -> tuple[ChosenBounds, ...]:
 
 
 def _as_charged(plan: Plan) -> Plan:
-    """The plan before the data chose among its mechanisms: all of them were paid for."""
+    """The plan of the charge, before the data chose one of its mechanisms: the charge is for all of them."""
     if not plan.request.choice_epsilon or plan.mechanism.in_rounds:
         return plan
     return Plan(replace(plan.request, max_groups=None), plan.mechanism, plan.alternatives)
@@ -208,7 +208,7 @@ _NO_MECHANISM = "the metadata does not say by which mechanism"
 
 
 def check_top_k(stored: Stored, table: pa.Table) -> Findings:
-    """The plan computed anew from its parameters, and a table such a plan can give."""
+    """Compute the plan anew from its parameters, and check whether it can give the table."""
     try:
         record = TopKRecord.read(stored.metadata)
         plan = record.plan
@@ -222,7 +222,7 @@ def check_top_k(stored: Stored, table: pa.Table) -> Findings:
 
 
 def check_running(stored: Stored, table: pa.Table) -> Findings:
-    """The mechanism computed anew from its parameters, and counts above its threshold."""
+    """Compute the mechanism anew from its parameters, and check whether all counts are above its threshold."""
     try:
         record = StreamRecord.read(stored.metadata)
         mechanism = record.mechanism

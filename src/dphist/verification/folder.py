@@ -1,7 +1,7 @@
-"""Every file of a folder, examined one by one: what lies there, and the state of each.
+"""Every file of a folder, with its state.
 
-Nothing is passed over. A folder that Spark wrote is one file; metadata beside a file (`.dphist.json`) belongs to it; every
-other file of the folder and of the folders in it is examined, whatever its name. Links to folders are not followed.
+A folder that Spark wrote counts as one file, and metadata beside a file (`.dphist.json`) belongs to it. Every other file of the
+folder and of its folders is examined, whatever its name. Links to folders are not followed.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ class Examined:
 
     @property
     def is_good(self) -> bool:
-        """Whether nothing is wrong or unknown, as far as it was asked."""
+        """Whether no check found a fault or was missing."""
         return self.state in (PAID, INTACT)
 
     def to_data(self) -> dict[str, object]:
-        """As JSON has it, beside the checks of a ledger."""
+        """The file's state for JSON, in the form of a ledger's checks."""
         words = {"state": self.state, "detail": self.reason}
         return {"check": "file", "file": str(self.path), "passed": self.is_good, **words}
 
@@ -47,7 +47,7 @@ class Examined:
 def examine_all(
     places: Sequence[Path], *, ledger: str | Path | None = None, head: str | None = None, apart: bool = False
 ) -> list[Examined]:
-    """The state of every file that is named or lies in a folder that is named. apart: each in a process of its own."""
+    """The state of every file of these places, which are files or folders. apart: examine each file in its own process."""
     check_head(ledger, head)
     found = [one for place in places for one in _files_in(place)]
     if not found:
@@ -56,14 +56,14 @@ def examine_all(
     if apart:
         examine = verify_apart
     else:
-        from dphist.verification.verify import verify as examine  # its readers: Arrow
+        from dphist.verification.verify import verify as examine  # loads Arrow
 
     def examined(path: Path | Examined) -> Examined:
         if isinstance(path, Examined):
             return path
         try:
             checks = examine(path, ledger=ledger, head=head)
-        except (UnusableLedger, EngineFailure):  # which says nothing of this file
+        except (UnusableLedger, EngineFailure):  # the fault is not the file's
             raise
         except DphistError as problem:
             return Examined(path, UNREADABLE, str(problem))
@@ -74,7 +74,7 @@ def examine_all(
 
 
 def _compared(found: Sequence[Examined]) -> list[Examined]:
-    """An entry paid for one table: of files with different ones that name it, nobody knows which was paid."""
+    """An entry paid for one table. If files with different tables name it, nobody knows for which it paid."""
     tables: dict[str, set[str]] = {}
     for one in found:
         for entry, table in one.named.items() if one.is_good else ():
@@ -87,12 +87,12 @@ def _compared(found: Sequence[Examined]) -> list[Examined]:
 
 
 def is_folder_of_files(path: Path) -> bool:
-    """Whether it is a folder, and none that Spark wrote as one table."""
+    """Whether a path is a folder of files, not a table that Spark wrote."""
     return os.path.isdir(path) and not os.path.isdir(path / FOLDER_METADATA)
 
 
 def _files_in(place: Path) -> Iterator[Path | Examined]:
-    """What is published in a place, in the order of names; a folder that cannot be listed is unreadable as a whole."""
+    """The files of a place in the order of names. A folder that cannot be listed is unreadable as a whole."""
     if not is_folder_of_files(place):
         yield _table_of(place)
         return
@@ -109,7 +109,7 @@ def _files_in(place: Path) -> Iterator[Path | Examined]:
 
 
 def _table_of(path: Path) -> Path:
-    """The file that metadata lies beside, whether it is there or not. A name that no metadata has is a file of its own."""
+    """The path of the file that metadata beside it belongs to, even if it is missing. Any other path is itself."""
     name = path.name.removesuffix(SIDECAR)
     table = path.with_name(name) if name else path
     has_none = name.endswith(SIDECAR) or table.suffix.lower() in PAGES or is_folder_of_files(table)

@@ -1,8 +1,8 @@
 """The command `dphist verify`: a published file is examined in a process of its own, with limits on time and memory.
 
-Anyone may have made the file, and the readers of Arrow and Parquet can end a process, or fill its memory, on bytes that
-somebody chose. So whatever happens in there, here it is a list of checks or one DphistError. The limits grow with the file:
-an honest release of millions of groups needs more than a small one, and a small one cannot ask for more.
+Anyone may have made the file, and its bytes can make the readers of Arrow and Parquet end a process or fill its memory. So
+whatever happens in that process, this one gets a list of checks or one DphistError. The limits grow with the file: an honest
+release of millions of groups needs more than a small one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ START: Final = (
     " from dphist.verification.isolated import answer; answer(**asked)"
 )
 SETTINGS: Final = {
-    "ARROW_DEFAULT_MEMORY_POOL": "system",  # the others reserve addresses by the gigabyte, which the limit counts
+    "ARROW_DEFAULT_MEMORY_POOL": "system",  # other allocators reserve gigabytes of addresses, which the limit counts
     "MALLOC_ARENA_MAX": "2",
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -33,22 +33,22 @@ SETTINGS: Final = {
 
 LEAST_SECONDS: Final = 7
 _SECONDS_PER_BYTE: Final = 1e-6
-"""Of processor time. Reading JSON, the slowest, takes a tenth of that."""
+"""Processor time for a byte. JSON, the slowest format, takes a tenth."""
 
 LEAST_MEMORY: Final = 700 << 20
 _MEMORY_PER_BYTE: Final = 100
-"""A compressed table of ten bytes a group takes four hundred a group to check."""
+"""Memory for a byte of the file. To check a group that is ten bytes in a compressed table takes four hundred."""
 
 
 def verify_apart(path: str | Path, *, ledger: str | Path | None = None, head: str | None = None) -> Checks:
-    """`dphist.verify` in a process of its own: a damaged or hostile file ends that one at worst.
+    """`dphist.verify` in a process of its own: a damaged or hostile file ends only that process.
 
     Raises:
         DphistError: what `dphist.verify` raises, and InvalidParameter where the file ended the process.
     """
     asked = {"path": str(path), "ledger": None if ledger is None else str(ledger), "head": head, "modules": sys.path}
     try:
-        done = subprocess.run(  # noqa: S603, our own code: what a caller gave is its input
+        done = subprocess.run(  # noqa: S603, our own code; arguments go in as its input
             [sys.executable, "-I", "-c", START],
             input=json.dumps(asked).encode(),
             stdout=subprocess.PIPE,
@@ -73,7 +73,7 @@ def verify_apart(path: str | Path, *, ledger: str | Path | None = None, head: st
 
 
 def answer(path: str, ledger: str | None, head: str | None) -> None:
-    """Verify within the limits, and print the outcome as JSON: what the other process does."""
+    """The work of the other process: verify within the limits, and print the outcome as JSON."""
     sys.meta_path.insert(0, _NoPandas())
     from dphist.verification.verify import verify
 
@@ -92,7 +92,7 @@ def answer(path: str, ledger: str | None, head: str | None) -> None:
 
 
 class _NoPandas:
-    """Arrow loads pandas where it is installed, in half a second, to ask of every list whether it is a frame: none is here."""
+    """Hides pandas: Arrow would load it, in half a second, to ask of every list whether it is a frame."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> None:
         if name == "pandas":
@@ -100,7 +100,7 @@ class _NoPandas:
 
 
 def _size_of(path: Path) -> int:
-    """The bytes of a file, or of the files in a folder; what cannot be asked has none, and is refused when it is read."""
+    """The bytes of a file, or of the files in a folder. A path without a size counts as 0; reading it fails later."""
     try:
         files = path.rglob("*") if path.is_dir() else [path]
         return sum(file.stat().st_size for file in files if file.is_file())
@@ -109,5 +109,5 @@ def _size_of(path: Path) -> int:
 
 
 def limit_process_for(size: int) -> None:
-    """What a file of this size may take."""
+    """Set limits on time and memory for a file of this size."""
     systems.limit_process(LEAST_SECONDS + size * _SECONDS_PER_BYTE, max(LEAST_MEMORY, size * _MEMORY_PER_BYTE))

@@ -1,4 +1,4 @@
-"""What follows for a published file from everything that was checked in it: one state of a few."""
+"""The state of a published file, which follows from its checks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PAID: Final = "paid and intact"
 """Nothing failed, digests cover table and metadata, and the ledger's entry is there and says the same."""
 
 INTACT: Final = "intact"
-"""The same where no ledger was asked."""
+"""Nothing failed, and digests cover table and metadata. No ledger was compared."""
 
 EDITED: Final = "edited"
 """Something in the file contradicts its digests, its plan or the entry that paid for it."""
@@ -29,10 +29,10 @@ ANOTHER: Final = "of another ledger"
 """The file names an entry that this ledger lacks: it is another one, or was set back."""
 
 UNSEALED: Final = "unsealed"
-"""Nothing failed, but no digest covers its bytes, so that an edit might not show: Parquet files alone, folders of Spark."""
+"""Nothing failed, but no digest covers the bytes, so an edit might not show: a Parquet file alone, or a folder of Spark."""
 
 UNREADABLE: Final = "unreadable"
-"""What cannot be read, or carries no metadata of dphist: nothing can be said about it."""
+"""The file cannot be read, or has no metadata of dphist."""
 
 NOT_KNOWN: Final = (
     "Not known: whether the table came from the data by this mechanism, whether somebody edited the file and computed"
@@ -50,14 +50,14 @@ def check_head(ledger: str | Path | None, head: str | None) -> None:
 
 
 def worst(states: Iterable[State]) -> State:
-    """The state of a whole by those of its parts."""
+    """The state of a whole, by the states of its parts."""
     return min(states, key=_WORST_FIRST.index)
 
 
 class Checks(list[Check]):
-    """Everything that was looked at in a file, and the state that follows. A notebook shows it as a table.
+    """The checks of a file, and the state that follows. A notebook shows them as a table.
 
-    named: digests of what the file has, under the entries of a ledger that it names: another file must not differ.
+    named: digests of the file's tables, by the entries of a ledger that it names. Two files with one entry must agree.
     """
 
     def __init__(self, checks: Iterable[Check], state: State, named: Mapping[str, str] | None = None) -> None:
@@ -67,7 +67,7 @@ class Checks(list[Check]):
 
     @property
     def reason(self) -> str:
-        """What failed, or who paid: the words behind the state."""
+        """The words behind the state: what failed, or which entry paid."""
         paid = [check.detail for check in self if check.name == "ledger" and check.passed]
         missing = [_words(check) for check in self if check.passed is None and check.name != "ledger"]
         failed = [_words(check) for check in self if check.failed]

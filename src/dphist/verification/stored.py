@@ -1,4 +1,4 @@
-"""Reading a published file back. It may have been made by anyone: whatever is in it, the answer is a table or a DphistError."""
+"""Reads a published file. Anyone may have made it: whatever is in it, the result is a table or a DphistError."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from dphist.files.stored import MOST_BYTES, parse
 from dphist.show.page import PAGES, metadata_in
 
 _CSV_BLOCK: Final = 64 << 20
-"""A row of sixteen quoted keys of 65,536 bytes has to fit."""
+"""The block of a reader of CSV files. A row of sixteen quoted keys of 65,536 bytes fits."""
 
 _PAGE: Final = "page"
 
@@ -58,7 +58,7 @@ class Stored:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """Metadata inside a file goes first: nobody can take it for another file's."""
+        """The metadata inside the file, which cannot be another file's; else the metadata beside it."""
         metadata = self.inside if self.inside is not None else self.beside
         if metadata is None:
             beside = "" if self.is_page else f" or in {sidecar(self.path).name}"
@@ -67,7 +67,7 @@ class Stored:
         return metadata
 
     def table(self, keys: Sequence[str]) -> pa.Table:
-        """The table. Text formats know no types: keys are read as text, everything else as numbers. A page has none."""
+        """The table; None for a page. Text formats have no types: keys are read as texts, other columns as numbers."""
         if self.is_page:
             return pa.table({})
         try:
@@ -96,7 +96,7 @@ def open_stored(path: Path) -> Stored:
 
 
 def _kind_of(path: Path) -> str:
-    """The format that its name says."""
+    """The format, by the suffix."""
     if path.suffix.lower() in PAGES and not os.path.isdir(path):
         return _PAGE
     with suppress(InvalidParameter):
@@ -126,7 +126,7 @@ def _inside(path: Path, kind: str) -> dict[str, Any] | None:
     if kind != "parquet":
         path.open("rb").close()
         return None
-    # A writer stores it twice, and readers take one or the other: both must be there and say the same.
+    # Writers store the metadata twice and readers take either, so both must be there and equal.
     with pq.ParquetFile(path) as file:
         copies = [(held or {}).get(METADATA_KEY) for held in (file.metadata.metadata, file.schema_arrow.metadata)]
     if copies[0] != copies[1]:
@@ -135,7 +135,7 @@ def _inside(path: Path, kind: str) -> dict[str, Any] | None:
 
 
 def _parse_files(files: Iterable[Path], name: str) -> dict[str, Any]:
-    """The metadata in files, of which not much more is read than may be metadata."""
+    """The metadata of a folder. Of a file that is too long little more is read than metadata may have."""
     text = b""
     for file in files:
         with file.open("rb") as data:
@@ -170,12 +170,12 @@ def _read(file: Path, kind: str, keys: Sequence[str], *, complete: bool) -> pa.T
 
 
 def _read_escaped(file: Path, kind: str, keys: Sequence[str], *, complete: bool) -> pa.Table:
-    """Texts as they were before they were made harmless to spreadsheets."""
+    """Texts without the marks that keep spreadsheets from running them."""
     return restored_table(_read(file, kind, [escaped(str(key)) for key in keys], complete=complete))
 
 
 def _read_csv(file: Path, keys: Sequence[str]) -> pa.Table:
-    """A null is written as nothing and an empty text in quotes, so that both can be told apart."""
+    """A table of CSV. A null is an empty field, an empty text is ""."""
     if file.stat().st_size == 0:
         raise ValueError("no header")
     read = pa_csv.ReadOptions(block_size=_CSV_BLOCK)
@@ -192,9 +192,9 @@ def _read_csv(file: Path, keys: Sequence[str]) -> pa.Table:
 
 
 def _read_json(file: Path, keys: Sequence[str], *, complete: bool) -> pa.Table:
-    """One object a line, by Python's own parser: Arrow's ends the process at a line `null`.
+    """A table of JSON, one object a line. Python parses it, since Arrow's parser ends the process at a line `null`.
 
-    complete: Spark leaves out nulls, so that a key may be missing in a row or in all of them.
+    complete: whether every row has every key. Spark leaves out nulls, so a key may be missing even in all rows.
     """
     with file.open("rb") as lines:
         bounded = iter(lambda: lines.readline(_CSV_BLOCK), b"")

@@ -1,4 +1,4 @@
-"""What a published table must look like, given its plan: columns, keys, order, noisy values, errors and intervals."""
+"""Checks of a published table against its plan: columns, keys, order, noisy values, errors and intervals."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from dphist.run.withheld import Withheld, whole
 from dphist.verification.stored import Stored
 
 CLOSE: Final = 1e-9
-"""Another version of a numerical library may move the last digits of a number."""
+"""The relative difference that another version of a numerical library may make."""
 
 _LEAST_ERROR: Final = 12**-0.5 * (1 - 1e-9)
-"""The least error of a quantile, in bins: the error of a uniform place in one bin."""
+"""The least error of a quantile, in bins: the standard deviation of a uniform place in one bin."""
 
 
 def skipped(name: str, why: str) -> Check:
-    """A check that nobody could make."""
+    """A check that could not be made."""
     return Check(name, None, why)
 
 
 def _columns_and_keys(
     table: pa.Table, keys: Sequence[str], after: Sequence[str], before: Sequence[str] = ()
 ) -> list[Check]:
-    """Whether the columns are the expected ones and, if they are, no group is there twice.
+    """Whether the columns are as expected and, if so, no group is there twice.
 
     A JSON file without rows names no columns, which is no fault, and a report has no table to compare.
     """
@@ -55,7 +55,7 @@ def _columns_and_keys(
 
 
 def _lattice(counts: Floats, bits: int) -> Check:
-    """Whether every count is one that the noise can give."""
+    """Whether the noise can give every count."""
     steps = np.ldexp(counts, bits)
     on_lattice = bool((steps == np.rint(steps)).all()) and bool(np.isfinite(counts).all())
     words = f"a multiple of 2^-{bits}" if bits else "a whole number"
@@ -68,7 +68,7 @@ def _numbers(table: pa.Table, name: str) -> Floats:
 
 
 def _close(stated: Floats, expected: Floats) -> bool:
-    """Whether all values are equal but for the last digits."""
+    """Whether two columns are equal but for the last digits."""
     return bool((np.abs(stated - expected) <= CLOSE * np.abs(expected)).all())
 
 
@@ -110,12 +110,12 @@ def check_table(stored: Stored, table: pa.Table, record: ReleaseRecord) -> Itera
 
 
 def _nulls(table: pa.Table, plan: Plan) -> dict[str, NDArray[np.bool_]]:
-    """Where columns are null that may be: no other check looks there."""
+    """The places of nulls in columns that may have them. Other checks leave them out."""
     return {name: np.isnan(_numbers(table, name)) for name in plan.limited_names}
 
 
 def _check_withheld(table: pa.Table, plan: Plan, ends: Sequence[str], told: Sequence[Withheld]) -> Check:
-    """Which values are null, with the ends of their intervals, and whether the metadata tells as many."""
+    """Whether the right values and their intervals are null, and whether the metadata has their number."""
     wrong = []
     for name, null in _nulls(table, plan).items():
         low, high = plan.limited_names[name].span or (0.0, 0.0)
@@ -137,7 +137,7 @@ def _check_withheld(table: pa.Table, plan: Plan, ends: Sequence[str], told: Sequ
 def _check_quantiles(
     table: pa.Table, plan: Plan, level: float | None, null: Mapping[str, NDArray[np.bool_]]
 ) -> Iterator[Check]:
-    """Inside the bounds, in the order of their probabilities, each inside its own interval, with a positive error."""
+    """Whether quantiles lie in their bounds and intervals, rise with their probabilities, and have positive errors."""
     wrong = []
     for aggregate in plan.request.aggregates:
         if not aggregate.probabilities or not aggregate.names:
@@ -160,13 +160,13 @@ def _check_quantiles(
 
 
 def _check_estimates(counts: Floats, expected: Floats, rounding: float) -> Check:
-    """Counts as the noisy ones give them; their own lattice is finer than what libraries may differ by."""
+    """Whether counts follow from noisy counts. Libraries may differ by more than a step of the lattice of counts."""
     right = bool((np.abs(counts - expected) <= rounding + 1e-9 * np.abs(expected)).all())
     return Check("estimates", right, "counts are those of the noisy ones, given release" if right else "are others")
 
 
 def _check_types(table: pa.Table, keys: list[str], record: ReleaseRecord) -> Check:
-    """Whole numbers only where they were asked for."""
+    """Whether columns are whole numbers if and only if the release rounds them."""
     whole = record.plan.rounded_names if record.integers else ()
     expected = {name: pa.int64() if name in whole else pa.float64() for name in table.column_names[len(keys) :]}
     wrong = [name for name, kind in expected.items() if table.schema.field(name).type != kind]
@@ -182,7 +182,7 @@ def _check_counts(counts: Floats, plan: Plan, integers: bool) -> Iterator[Check]
         complete = len(counts) == plan.request.keys
         yield Check("groups", complete, "are all that were listed" if complete else f"expected {plan.request.keys}")
         return
-    least = mechanism.threshold - (0.5 if integers else 0.0)  # rounding to integers can lower a count by a half
+    least = mechanism.threshold - (0.5 if integers else 0.0)  # rounding lowers a count by at most a half
     above = bool((counts >= least).all()) if integers else bool((counts > least).all())
     yield Check("threshold", above, f"every count exceeds {mechanism.threshold:g}" if above else "a count is below it")
     yield _lattice(counts, 0 if integers else mechanism.lattice_bits)
@@ -202,7 +202,7 @@ def _check_order(stored: Stored, table: pa.Table, counts: Floats, keys: list[str
 def _check_errors(
     table: pa.Table, plan: Plan, record: ReleaseRecord, count: Column, null: Mapping[str, NDArray[np.bool_]]
 ) -> Iterator[Check]:
-    """Standard errors and intervals, column by column, as the noise of the plan gives them."""
+    """Whether standard errors and intervals follow from the noise of the plan, column by column."""
     level = record.intervals
     wrong, unknown = [], []
     whole_table = table
@@ -236,7 +236,7 @@ def _check_errors(
 
 
 def _noises(table: pa.Table, plan: Plan, record: ReleaseRecord, count: Column) -> Iterator[tuple[str, Column | None]]:
-    """The independent noises of every column; those of an adaptive release are known from the table alone."""
+    """The independent noises of every column. An adaptive release has them in its table, not in its plan."""
     trees = {name for aggregate in plan.request.aggregates if aggregate.probabilities for name in aggregate.names}
     if plan.mechanism.in_rounds:
         for name in plan.value_names:

@@ -1,4 +1,4 @@
-"""Check a published file against its own plan, and the ledger that paid for it: what anyone can check without the data."""
+"""Checks a published file against its own plan and the ledger that paid for it. Nobody needs the data for it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from dphist.ledger import DataSet, Entry
 
 _TINY: Final = 1e-300
-"""Below it doubles lose digits, so that two versions of a numerical library may differ by more than the last ones."""
+"""Smaller numbers lose digits, so two versions of a numerical library may differ by more than the last digits."""
 
 KINDS: Final[dict[str, Callable[[Stored, pa.Table], Findings]]] = {
     "dphist-answer": check_answer,
@@ -101,21 +101,21 @@ def verify(path: str | Path, *, ledger: str | Path | None = None, head: str | No
         states.append(EDITED)
     elif not _is_sealed(stored):
         states.append(UNSEALED)
-    # A stream publishes anew after every round, and the private tables of an answer may be published beside it.
+    # A stream publishes a table after every round under one entry, and an answer's private tables may lie beside it.
     paid_for = canonical([kind, metadata.get("round")])
     named = {f"{entry} {paid_for} {name}": told for entry in entries for name, told in _contents(table).items()}
     return Checks([*content, *(check for checks, _ in payments for check in checks)], worst(states), named)
 
 
 def _contents(table: pa.Table) -> dict[str, str]:
-    """The digest of every column of numbers, which are the same in files of all forms; a page has none."""
+    """The digest of every column of numbers, which is the same in all formats; a page has none."""
     numbers = [one for one in table.schema if pa.types.is_integer(one.type) or pa.types.is_floating(one.type)]
     columns = {one.name: table[one.name].cast(pa.float64(), safe=False) for one in numbers}
     return {name: table_digest(pa.table({name: column})) for name, column in columns.items()}
 
 
 def _check_content(check: Callable[[Stored, pa.Table], Findings], stored: Stored, table: pa.Table) -> Findings:
-    """The checks of this kind of file. Anyone may have made it, so that whatever they stumble over is a failed check."""
+    """The findings of the checks for this command's files. Anyone may have made the file, so any error is a failed check."""
     try:
         with np.errstate(all="ignore"):
             return check(stored, table)
@@ -144,7 +144,7 @@ def _check_file(stored: Stored) -> Check:
 
 
 def _check_agreement(stored: Stored) -> Iterator[Check]:
-    """Metadata inside a file and beside it say the same, but for the digest of the file."""
+    """Whether metadata inside a file and beside it are equal, but for the digest of the file."""
     if not (stored.is_typed or stored.is_folder):
         return
     if stored.inside is None:
@@ -161,7 +161,7 @@ def _check_agreement(stored: Stored) -> Iterator[Check]:
 
 
 def _check_digests(stored: Stored, table: pa.Table) -> Iterator[Check]:
-    """Of the metadata over itself, and of the table in it."""
+    """Check the digest of the metadata, and that of the table in the metadata."""
     held = all(data.get(DIGEST) == digest_of(data) for data in (stored.inside, stored.beside) if data is not None)
     yield Check("digest", held, "is that of the metadata" if held else "the metadata was changed")
     if not (stored.is_typed or stored.is_folder):
@@ -175,13 +175,13 @@ def _check_digests(stored: Stored, table: pa.Table) -> Iterator[Check]:
 
 
 def _is_sealed(stored: Stored) -> bool:
-    """Whether digests cover the metadata and the bytes of the table. That of the table alone leaves a file's statistics
-    and names for other readers, by which they may show something else."""
+    """Whether digests cover the metadata and the bytes of the file. The table's digest does not cover a file's statistics
+    and names, by which other readers may show another table."""
     return (stored.is_page or stored.beside is not None) and not stored.is_folder
 
 
 def _payment(ledger: str | Path | None, head: str | None, metadata: dict[str, Any], findings: Findings) -> _Payment:
-    """Whether the entry is there, unchanged, in a chain that holds, and paid for what the file states."""
+    """Check that the ledger has the entry unchanged, that its chain holds, and that the entry paid for the file's claims."""
     try:
         receipt = Charged.read(metadata).ledger
     except DphistError as problem:
@@ -225,7 +225,7 @@ def _payment(ledger: str | Path | None, head: str | None, metadata: dict[str, An
 
 
 def _differences(entry: Entry, dataset: DataSet, spend: Spend) -> Iterator[str]:
-    """The names of facts that the entry and the file tell differently."""
+    """The names of facts that differ between the entry and the file."""
     from dphist.ledger.dataset import WORDS
 
     body = entry.body
@@ -237,7 +237,7 @@ def _differences(entry: Entry, dataset: DataSet, spend: Spend) -> Iterator[str]:
     if dataset.protects != spend.protects:
         yield f"what is protected ({WORDS[dataset.protects]})"
     for name, value in spend.facts.items():
-        if name == "mechanism":  # of a choice, all of them
+        if name == "mechanism":  # a choice names all its mechanisms, in any order
             agree = set(str(body.get(name)).split(" or ")) == set(value.split(" or "))
         else:
             agree = same(body.get(name), value, _TINY)
