@@ -41,11 +41,16 @@ class Files:
     How a record is read depends on the record, the header and these options: nothing is guessed from other records. Text
     formats carry no types: every column is read as text, unless `types` declares one. One line of a CSV file is one record.
 
-    Args: paths: files, globs of them, or folders. format: ``parquet``, ``csv`` or ``json``, where the names do not
-    tell. delimiter: of a CSV file. quote: of a CSV file; with None nothing in a line is special. header: the names of
-    the columns of a CSV file that has no header, whose first line is a record. types: columns with their types; a value
-    that does not fit becomes null. The columns of JSON files must be declared: nothing else says which there are.
-    encoding: of a text file. nulls: texts that stand for null in a CSV file; an empty field always does.
+    Args:
+        paths: files, globs of them, or folders.
+        format: ``parquet``, ``csv`` or ``json``, where the names do not tell.
+        delimiter: of a CSV file.
+        quote: of a CSV file; with None nothing in a line is special.
+        header: the names of the columns of a CSV file that has no header, whose first line is a record.
+        types: columns with their types; a value that does not fit becomes null. The columns of JSON files must be declared:
+            nothing else says which there are.
+        encoding: of a text file.
+        nulls: texts that stand for null in a CSV file; an empty field always does.
 
     Raises:
         InvalidParameter: a value outside its domain.

@@ -224,12 +224,15 @@ class Ledger:
     def record(
         self, name: str, cost: PrivacyCost, *, unit: Unit, protects: Protects, note: str, declared: Mapping[str, float]
     ) -> Entry:
-        """Record a spend from elsewhere, whether it fits or not, since it has happened. Beyond the budget nothing more is
-        charged.
+        """Record a spend from elsewhere, whether it fits or not. Beyond the budget nothing more is charged.
 
-        Args: name: of the data set. cost: what it cost. unit: who its guarantee protects, as everything in the data set does.
-        protects: ``unit`` or ``event``, as the data set says. note: what it was. declared: the numbers that it was declared
-        with.
+        Args:
+            name: of the data set.
+            cost: what it cost.
+            unit: who its guarantee protects, as everything in the data set does.
+            protects: ``unit`` or ``event``, as the data set says.
+            note: what it was.
+            declared: the numbers that it was declared with.
 
         Returns:
             The entry.
