@@ -10,8 +10,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dphist.cli.app import app
-from dphist.cli.plan import build
 from dphist.mechanisms import CorrelatedGaussian, LaplaceThreshold, SparseGaussian
+from dphist.planning.profile import described
 from dphist.privacy import correlated_gaussian as csh
 from dphist.privacy import sparse_gaussian as gshm
 
@@ -47,7 +47,7 @@ def test_laplace_is_never_below_the_exact_law(
     noise_std: float, stds: float, groups: int, low_threshold: int, epsilon: float
 ) -> None:
     gap = stds * noise_std
-    made = build("laplace", noise_std, gap, groups, None, None, None, low_threshold)
+    made = described("laplace", noise_std, gap, groups, None, None, None, low_threshold)
     assert isinstance(made, LaplaceThreshold)
     assert made.gap == math.floor(gap)
     assert made.delta(epsilon) >= min(exact_laplace(epsilon, groups, noise_std, gap), 1)
@@ -62,7 +62,7 @@ def test_sparse_gaussian_lies_above_its_value_between_two_points_of_the_lattice(
     noise_std: float, stds: float, groups: int, analysis: gshm.Analysis, epsilon: float
 ) -> None:
     gap = stds * noise_std
-    made = build("sparse-gaussian", noise_std, gap, groups, None, None, analysis, 1)
+    made = described("sparse-gaussian", noise_std, gap, groups, None, None, analysis, 1)
     assert isinstance(made, SparseGaussian)
 
     def at(other: float) -> float:
@@ -83,7 +83,7 @@ def test_correlated_gaussian_is_never_below_the_continuous_law(
     noise_std: float, stds: float, sparsity: int, correlation: float | None, analysis: csh.Analysis, epsilon: float
 ) -> None:
     gap, given_correlation = stds * noise_std, correlation if analysis == "tight" else None
-    made = build("correlated-gaussian", noise_std, gap, None, sparsity, given_correlation, analysis, 1)
+    made = described("correlated-gaussian", noise_std, gap, None, sparsity, given_correlation, analysis, 1)
     assert isinstance(made, CorrelatedGaussian)
     step = 2.0**-made.lattice_bits
     assert made.gap <= gap < made.gap + step
@@ -122,7 +122,7 @@ def test_gaps_beyond_the_lattice_are_refused(gap: str, mechanism: str) -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.floats(1e-3, 1e6), st.integers(1, 40), EPSILONS)
 def test_plain_gaussian_noise_is_never_below_its_exact_law(noise_std: float, groups: int, epsilon: float) -> None:
-    made = build("gaussian", noise_std, None, groups, None, None, None, 1)
+    made = described("gaussian", noise_std, None, groups, None, None, None, 1)
     with mp.workdps(DIGITS):
         mu = mp.sqrt(groups) / mp.mpf(noise_std)
         exact = mp.ncdf(mu / 2 - epsilon / mu) - mp.exp(epsilon) * mp.ncdf(-mu / 2 - epsilon / mu)

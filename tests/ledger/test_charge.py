@@ -16,11 +16,10 @@ from click.testing import CliRunner
 
 import dphist as dp
 from dphist.cli.app import app
-from dphist.cli.ledger import declared_cost
 from dphist.engines.histogram import ContributionBounds, Histogram
 from dphist.errors import BudgetExceeded, EngineFailure, InvalidParameter
 from dphist.ledger import DataSet, Ledger
-from dphist.ledger.accountant import price
+from dphist.ledger.accountant import declared_cost, price
 from dphist.ledger.charge import NOT_RECORDED
 from dphist.ledger.dataset import Protects, recommend
 from dphist.noise import entropy as entropy_module

@@ -24,7 +24,6 @@ from dphist.aggregates.measures import Measure
 from dphist.aggregates.noisy_sums import NoisyMeasure
 from dphist.aggregates.total import SumOfUnit
 from dphist.aggregates.tree import Tree
-from dphist.cli.ledger import declared_cost
 from dphist.cli.sql import read_query
 from dphist.engines import frames
 from dphist.engines.duckdb.engine import DuckDBEngine
@@ -35,7 +34,7 @@ from dphist.engines.query import GroupByQuery, Key, PerformanceSettings, memory_
 from dphist.engines.source import Files
 from dphist.errors import DphistError
 from dphist.files import stored
-from dphist.ledger.accountant import price
+from dphist.ledger.accountant import declared_cost, price
 from dphist.ledger.dataset import DataSet
 from dphist.mechanisms import lattice
 from dphist.mechanisms.adaptive import calibrate as calibrate_rounds

@@ -15,7 +15,6 @@ import dphist as dp
 from dphist.aggregates.count import Filled
 from dphist.aggregates.tree import Tree
 from dphist.cli.output import Outputs
-from dphist.cli.plan import build
 from dphist.engines.base import check_sketch
 from dphist.engines.duckdb.sketch import MisraGries
 from dphist.engines.histogram import ContributionBounds, Histogram, largest_groups
@@ -26,6 +25,7 @@ from dphist.ledger.dataset import recommend
 from dphist.mechanisms import continual, correlated_top_k, discrete, from_top, ranked
 from dphist.mechanisms.tuning import Tuning
 from dphist.planning.flexible import PrivateHistogram, max_k, own_function
+from dphist.planning.profile import described
 from dphist.planning.statistics import plan_statistic
 from dphist.run.session import Account
 
@@ -92,8 +92,8 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "sketch": lambda x: check_sketch(GroupByQuery("u", (Key("k"),)), x),
     "counters": lambda x: MisraGries(x, pa.schema([("k", pa.string())])),
     "bars of a plot": lambda x: dp.release(PEOPLE, unit="u", epsilon=1, delta=0).plot(x),
-    "low threshold of a profile": lambda x: build("laplace", 3.0, 9.0, 3, None, None, None, x),
-    "sparsity of a profile": lambda x: build("correlated-gaussian", 3.0, 9.0, None, x, None, None, 1),
+    "low threshold of a profile": lambda x: described("laplace", 3.0, 9.0, 3, None, None, None, x),
+    "sparsity of a profile": lambda x: described("correlated-gaussian", 3.0, 9.0, None, x, None, None, 1),
     "records of a largest value": lambda x: max_k(PrivateHistogram(np.arange(3), np.arange(3)), x),
     "releases": lambda x: recommend(1.0, 1e-6, x),
     "rows that are shown": lambda x: Outputs(show=x),

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import dphist as dp
-from dphist.cli.answers import cost, spent
+from dphist.cli.output import cost_in_words, spent_in_words
 from dphist.columns import joint_unit, kind_of
 from dphist.files.digests import seal
 from dphist.ledger import DataSet, Ledger
@@ -67,9 +67,9 @@ def test_a_script_says_what_each_unit_lost(con: Any) -> None:
     answers = con.script("; ".join(select(*one) for one in parts))
     words = 'at most ε = 0.75, δ = 2e-08 for one value of "person"=id, id + 0'
     words += "; at most ε = 2.125, δ = 2e-08 for one value of thing=item"
-    assert spent(answers, None).startswith(f"Spent {words}.\n")
-    assert cost([]) == "at most ε = 0, δ = 0"
-    assert cost(answers[1].releases) == "at most ε = 2, δ = 1e-08"
+    assert spent_in_words(answers, None).startswith(f"Spent {words}.\n")
+    assert cost_in_words([]) == "at most ε = 0, δ = 0"
+    assert cost_in_words(answers[1].releases) == "at most ε = 2, δ = 1e-08"
 
 
 @pytest.mark.parametrize("budget", [{"epsilon": 1.0, "delta": 1e-6}, {"epsilon": 1.0}, {"delta": 1e-6}])

@@ -15,7 +15,7 @@ import click
 
 import dphist
 from dphist.cli import progress
-from dphist.cli.command import HELP, Group, Option
+from dphist.cli.command import HELP, Group, Option, usage, with_flags
 from dphist.cli.output import say
 from dphist.errors import DphistError, InvalidParameter
 from dphist.files.interruption import account
@@ -163,8 +163,6 @@ def run() -> None:
     except click.exceptions.Exit as end:
         sys.exit(end.exit_code)
     except DphistError as problem:
-        from dphist.cli.usage import with_flags
-
         pointer = getattr(problem, "pointer", "")
         # A pointer shows a place in the user's own text, which has no flags.
         words = str(problem) if pointer else with_flags(str(problem))
@@ -172,8 +170,6 @@ def run() -> None:
     except KeyboardInterrupt as problem:
         _fail(f"Interrupted. {problem}".strip(), code=130, told=bool(str(problem)))
     except click.ClickException as problem:
-        from dphist.cli.usage import usage
-
         _fail(usage(problem))
     except BrokenPipeError:  # the program that reads our output has closed it
         _fail("Expected a reader of the result, got none." if account() else "", code=141)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from dphist.cli.command import FILE, NUMBER, WHOLE, Group, Option, command
 from dphist.cli.options import ACCOUNT, HEAD, OUTPUTS, declared, protects
 from dphist.cli.output import Outputs, print_json, say, screen, show_table
-from dphist.columns import one_of, unit_in_words, unit_of
+from dphist.columns import one_of, unit_of
 from dphist.errors import InvalidParameter
 from dphist.files.interruption import UNCHARGED, account_for, held
 from dphist.planning.choices import ACCOUNTANTS
@@ -18,8 +18,7 @@ from dphist.planning.options import PlanOptions, SelectOptions
 from dphist.words import printable
 
 if TYPE_CHECKING:
-    from dphist.ledger import Entry, Ledger
-    from dphist.privacy import composition
+    from dphist.ledger import Ledger
 
 ledger = Group("ledger", "Budgets and what was spent of them, in a database.")
 
@@ -147,35 +146,9 @@ def history(ledger: str | None, dataset: str | None, outputs: Outputs) -> None:
         Column("entry", "number", [f"{entry.sequence:,}" for entry in entries]),
         Column("time", "word", [entry.time[:19] for entry in entries]),
         Column("kind", "word", [entry.kind for entry in entries]),
-        Column("what", "text", [_facts(entry, waiting=entry.sequence in waiting) for entry in entries]),
+        Column("what", "text", [entry.in_words(confirmed=entry.sequence not in waiting) for entry in entries]),
     ]
     show_table(grid(columns, screen()))
-
-
-def _facts(entry: Entry, *, waiting: bool) -> str:
-    """An entry in words, and whether a confirmation is missing or the clock was wrong."""
-    words = _spent(entry)
-    if waiting:
-        words += ". Never confirmed: it may have been cut short. Counted, since noise may have been drawn"
-    return words + (f". The clock was {entry.body['clock']}" if "clock" in entry.body else "")
-
-
-def _spent(entry: Entry) -> str:
-    if entry.kind == "create":
-        from dphist.ledger import DataSet
-
-        dataset = DataSet.from_data(entry.body)
-        return f"epsilon {dataset.epsilon:g}, delta {dataset.delta:g}, unit {unit_in_words(dataset.unit)}, {dataset.accountant}"
-    if entry.kind == "commit":
-        done = entry.confirmation
-        if done.output:
-            return f"the result of entry {done.entry:,} was written to {done.output}"
-        return f"the result of entry {done.entry:,} was returned; where it was written, if at all, is not known here"
-    spend, cost = entry.spend, entry.cost
-    return (
-        f"{spend.command} {spend.note or spend.mechanism}: epsilon {cost.epsilon:.4g}, delta {cost.delta:.3g};"
-        f" rho {cost.rho:.4g}; mu {cost.mu:.4g}"
-    )
 
 
 @command(
@@ -293,6 +266,7 @@ def record(
       dphist ledger record --ledger ledger.db --dataset events --unit user \\
         --protects unit --epsilon 0.1 --note "survey"
     """
+    from dphist.ledger.accountant import declared_cost
     from dphist.ledger.dataset import WORDS
 
     address, name = _needed(ledger, dataset)
@@ -311,34 +285,3 @@ def record(
     if status.exceeded:
         say(f"The budget of {name!r} is exceeded. Nothing more will be charged to it.\n")
     say(str(status))
-
-
-LARGEST_RECORDED = 1e6
-
-
-def declared_cost(
-    epsilon: float | None, delta: float, rho: float | None, convert_at: float | None
-) -> tuple[composition.PrivacyCost, dict[str, float]]:
-    """The cost of a release elsewhere, from (epsilon, delta), or from (rho, delta) and a further delta for its epsilon."""
-    from dphist.privacy import composition
-
-    if (epsilon is None) == (rho is None):
-        hint = "what the release elsewhere cost: --epsilon 0.5 --delta 1e-9, for example."
-        raise InvalidParameter("--epsilon or --rho", "both" if rho is not None else "neither", hint)
-    if not 0 <= delta <= 1:
-        raise InvalidParameter("--delta in [0, 1]", delta)
-    given = epsilon if rho is None else rho
-    if given is None or not 0 <= given <= LARGEST_RECORDED:
-        raise InvalidParameter(
-            f"--epsilon or --rho in [0, {LARGEST_RECORDED:g}]", given, "--delta 1 says that everything was told."
-        )
-    if rho is None:
-        if convert_at is not None:
-            raise InvalidParameter("--convert-at beside --rho only", "beside --epsilon")
-        return composition.of_pure(given, delta), {"epsilon": given, "delta": delta}
-    if convert_at is None or not 0 < convert_at < 1:
-        raise InvalidParameter(
-            "--convert-at in (0, 1) beside --rho", convert_at, "basic and gdp pay it on top of --delta; try 1e-9."
-        )
-    declared = {"rho": rho, "delta": delta, "convert_at": convert_at}
-    return composition.of_declared_rho(rho, delta, convert_at=convert_at), declared

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +13,14 @@ from dphist.cli.command import FILE, NUMBER, WHOLE, Option, command
 from dphist.cli.options import OUTPUTS, PLOT, declared
 from dphist.cli.output import Outputs, print_json, say
 from dphist.errors import InvalidParameter
+from dphist.planning.choices import PROFILED, WITHOUT_THRESHOLD
 from dphist.planning.options import PlanOptions
 from dphist.words import exactly, rounded_up
 
 if TYPE_CHECKING:
-    from dphist.mechanisms import CorrelatedGaussian, GroupMechanism, KnownGroups, LaplaceThreshold, SparseGaussian
+    from dphist.mechanisms import GroupMechanism
 
 _DIGITS = 6
-_PLAIN = "gaussian"
-_MECHANISMS = ("sparse-gaussian", "correlated-gaussian", "laplace", _PLAIN)
 
 
 @command(
@@ -78,7 +76,7 @@ def plan(asked: dict[str, Any], save: Path | None, plot: Path | None, outputs: O
         "--mechanism",
         "The mechanism; gaussian hides no group, as with a public list.",
         "Privacy",
-        choices=_MECHANISMS,
+        choices=PROFILED,
         default="sparse-gaussian",
     ),
     *declared(PlanOptions, "sparsity", "correlation", "analysis", "low_threshold"),
@@ -110,6 +108,7 @@ def profile(
     from dphist.mechanisms import epsilon_at
     from dphist.mechanisms.base import in_at_most
     from dphist.planning.describe import title
+    from dphist.planning.profile import described
 
     if not epsilon and delta is None:
         raise InvalidParameter("--epsilon or --delta", "neither", "--epsilon may be repeated.")
@@ -117,9 +116,9 @@ def profile(
         checks.check_not_negative("epsilon", value)
     if delta is not None:
         checks.check_delta(delta)
-    chosen = build(mechanism, noise_std, gap, **parameters)
+    chosen = described(mechanism, noise_std, gap, **parameters)
     listed = f"the groups are public, and {in_at_most(chosen.max_groups)}"  # however many there are
-    assumption = listed if mechanism == _PLAIN else chosen.assumption
+    assumption = listed if mechanism == WITHOUT_THRESHOLD else chosen.assumption
     points = [(value, chosen.delta(value)) for value in epsilon]
     if delta is not None:
         points.append((epsilon_at(chosen, delta), delta))
@@ -139,88 +138,6 @@ def profile(
 
         plot_profile(chosen, title(chosen), [max(e, 1e-3) for e, _ in points], plot, overwrite=outputs.overwrite)
         say(f"\nPicture written to {plot}", err=outputs.as_json)
-
-
-def build(
-    mechanism: str,
-    noise_std: float,
-    gap: float | None,
-    max_groups: int | None,
-    sparsity: int | None,
-    correlation: float | None,
-    analysis: str | None,
-    low_threshold: int,
-) -> SparseGaussian | CorrelatedGaussian | LaplaceThreshold | KnownGroups:
-    """The mechanism that the options describe, or one that is a little less private.
-
-    It is chosen already: a threshold between two points of the lattice releases at most what the lower point releases (with
-    whole noise exactly that), so the gap is rounded down. The noise is rounded down too, by units in the last place: less
-    noise has a larger delta, and what that moves in the tails is within their allowance for rounding.
-    """
-    from dphist.mechanisms import CorrelatedGaussian, KnownGroups, LaplaceThreshold, SparseGaussian
-    from dphist.mechanisms.correlated_gaussian import correlated_lattice_bits
-    from dphist.mechanisms.laplace import scale_of_std
-    from dphist.mechanisms.lattice import round_down_to_lattice
-    from dphist.mechanisms.sparse_gaussian import lattice_bits
-    from dphist.planning.request import check_noise
-
-    checks.check_choice("mechanism", mechanism, _MECHANISMS)
-    check_noise(noise_std, correlation)
-    checks.check_whole("low_threshold", low_threshold)
-    others = {"--gap": gap, "--sparsity": sparsity, "--correlation": correlation, "--analysis": analysis}
-    others["--low-threshold"] = None if low_threshold == 1 else low_threshold
-    if mechanism == _PLAIN and (given := [flag for flag, value in others.items() if value is not None]):
-        raise InvalidParameter(f"no {given[0]} for {_PLAIN}", "one", "it has neither a threshold nor common noise.")
-    groups = max_groups if max_groups is not None else sparsity
-    if groups is None:
-        raise InvalidParameter("--max-groups", "none", "the most groups one unit may be counted in.")
-    if mechanism == _PLAIN:
-        return KnownGroups(groups=groups, max_groups=groups, independent_std=noise_std)
-    if gap is None:
-        hint = f"threshold minus low threshold; without a threshold: --mechanism {_PLAIN}."
-        raise InvalidParameter("--gap NUMBER", "none", hint)
-    checks.check_not_negative("gap", gap)
-    asked = low_threshold + Fraction(gap)
-
-    def threshold(lattice_bits: int) -> float:
-        return round_down_to_lattice(asked, lattice_bits)
-
-    if mechanism == "sparse-gaussian":
-        bits = lattice_bits(noise_std)
-        return SparseGaussian(
-            max_groups=groups,
-            noise_std=noise_std,
-            threshold=threshold(bits),
-            low_threshold=low_threshold,
-            analysis="exact" if analysis is None else analysis,  # type: ignore[arg-type]
-            lattice_bits=bits,
-        )
-    if mechanism == "laplace":
-        return LaplaceThreshold(groups, scale_of_std(noise_std) * (1 - 2.0**-50), threshold(0), low_threshold)
-    if sparsity is None:
-        raise InvalidParameter("--sparsity for correlated-gaussian", "none", "a public bound on the non-empty groups.")
-    checks.check_whole("sparsity", sparsity)
-    if correlation is None:
-        correlation = 1 / math.sqrt(sparsity)
-    bits = correlated_lattice_bits(sparsity)
-    return CorrelatedGaussian(
-        sparsity=sparsity,
-        max_groups=groups,
-        independent_std=_independent_part(noise_std, correlation),
-        correlation=correlation,
-        threshold=threshold(bits),
-        low_threshold=low_threshold,
-        analysis="tight" if analysis is None else analysis,  # type: ignore[arg-type]
-        lattice_bits=bits,
-    )
-
-
-def _independent_part(noise_std: float, correlation: float) -> float:
-    """The largest s with s^2 (1 + correlation) <= noise_std^2, exactly."""
-    part = noise_std / math.sqrt(1 + correlation)
-    while Fraction(part) ** 2 * (1 + Fraction(correlation)) > Fraction(noise_std) ** 2:
-        part = math.nextafter(part, 0.0)
-    return part
 
 
 def _used(value: float, asked: float) -> str:

@@ -20,8 +20,18 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.shortcuts import PromptSession
 
-from dphist.cli import answers
-from dphist.cli.output import Talk, amounts_left, left_of, say, screen, show_table
+from dphist.cli.output import (
+    Talk,
+    amounts_left,
+    cost_in_words,
+    left_of,
+    say,
+    screen,
+    show_answer,
+    show_paid,
+    show_table,
+    spent_in_words,
+)
 from dphist.errors import DphistError, InvalidParameter
 from dphist.files.interruption import UNCHARGED, account, begin, raising, undo_at_stop
 from dphist.files.outputs import reason_of
@@ -161,15 +171,15 @@ class Shell:
         try:
             found = script.run(progress=talk.phase)
         except DphistError as problem:
-            self._spent += answers.show_paid(problem)
+            self._spent += show_paid(problem)
             raise
         self._answers += found
         self._spent += [release for answer in found for release in answer.releases]
         for answer in found:
-            rows = answers.show(talk, answer, self._rows)
+            rows = show_answer(talk, answer, self._rows)
             if rows > self._rows:
                 say("All rows: .write FILE")
-        say(answers.spent(found, self._ledger))
+        say(spent_in_words(found, self._ledger))
 
     def _tables(self, _: str) -> None:
         from dphist.show.table import Column
@@ -196,7 +206,7 @@ class Shell:
         say(self._connection.explain(text))
 
     def _budget(self, _: str) -> None:
-        say(f"Spent here: {answers.cost(self._spent)}.")
+        say(f"Spent here: {cost_in_words(self._spent)}.")
         if self._ledger is None or self._dataset is None:
             say("There is no ledger: keep count of what you release about these people.")
         else:

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from dphist.cli import answers
 from dphist.cli.command import NUMBER, Option, Options, command
 from dphist.cli.options import ACCOUNT, ENGINE, OUTPUTS, READING, EngineChoice, Source
-from dphist.cli.output import Outputs, Talk, print_json, say
+from dphist.cli.output import Outputs, Talk, answer_data, print_json, say, show_answer, show_paid, spent_in_words
 from dphist.errors import DphistError, InvalidParameter, MissingExtra
 from dphist.words import did_you_mean, printable
 
@@ -196,10 +195,10 @@ def _run(outputs: Outputs, script: Script, ledger: str | None, dataset: str | No
     try:
         found = script.run(progress=talk.phase, write=write)
     except DphistError as problem:
-        answers.show_paid(problem)
+        show_paid(problem)
         raise
     if outputs.as_json:
-        print_json({"answers": [answers.as_data(one, rows=outputs.output is None) for one in found]})
+        print_json({"answers": [answer_data(one, rows=outputs.output is None) for one in found]})
     if not talk.quiet:
         _print(talk, found, outputs, ledger)
 
@@ -209,11 +208,11 @@ def _print(talk: Talk, found: Sequence[Answer], outputs: Outputs, ledger: str | 
     for number, answer in enumerate(found, 1):
         if len(found) > 1:
             talk.line(f"{chr(10) * (number > 1)}Statement {number} of {len(found)}")
-        answers.show(talk, answer, most)
+        show_answer(talk, answer, most)
         for what, path in (("Table", outputs.output), ("Report", outputs.report)):
             if path is not None:
                 talk.line(f"{what} written to {printable(str(_numbered(path, number)))}")
-    talk.line(answers.spent(found, ledger))
+    talk.line(spent_in_words(found, ledger))
 
 
 def _numbered(path: Path | None, number: int) -> Path | None:

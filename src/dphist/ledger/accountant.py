@@ -15,10 +15,11 @@ from dphist.errors import InvalidParameter
 from dphist.mechanisms.surcharge import COST_UP, LARGEST_EPSILON, next_double
 from dphist.noise import delta_surcharge
 from dphist.privacy import events
-from dphist.privacy.composition import PrivacyCost, mu_of_range, of_gaussian, of_pure, together, worst
+from dphist.privacy.composition import PrivacyCost, mu_of_range, of_declared_rho, of_gaussian, of_pure, together, worst
 from dphist.privacy.events import Event
 
 _NOTHING: Final = (0.0, 1.0)
+LARGEST_RECORDED: Final = 1e6
 
 
 @proved("composition.md#lemma-1")
@@ -85,3 +86,29 @@ def _of_profile(event: events.ProfileEvent, composed: float) -> PrivacyCost:
     gdp = noise if (noise.mu, noise.mu_delta) != _NOTHING else profile
     rho_delta, mu_delta = next_double(zcdp.rho_delta), next_double(gdp.mu_delta)
     return PrivacyCost(event.epsilon, event.delta, zcdp.rho, rho_delta, gdp.mu, mu_delta)
+
+
+def declared_cost(
+    epsilon: float | None, delta: float, rho: float | None, convert_at: float | None
+) -> tuple[PrivacyCost, dict[str, float]]:
+    """The cost of a release elsewhere, from (epsilon, delta), or from (rho, delta) and a further delta for its epsilon."""
+    if (epsilon is None) == (rho is None):
+        hint = "what the release elsewhere cost: --epsilon 0.5 --delta 1e-9, for example."
+        raise InvalidParameter("--epsilon or --rho", "both" if rho is not None else "neither", hint)
+    if not 0 <= delta <= 1:
+        raise InvalidParameter("--delta in [0, 1]", delta)
+    given = epsilon if rho is None else rho
+    if given is None or not 0 <= given <= LARGEST_RECORDED:
+        raise InvalidParameter(
+            f"--epsilon or --rho in [0, {LARGEST_RECORDED:g}]", given, "--delta 1 says that everything was told."
+        )
+    if rho is None:
+        if convert_at is not None:
+            raise InvalidParameter("--convert-at beside --rho only", "beside --epsilon")
+        return of_pure(given, delta), {"epsilon": given, "delta": delta}
+    if convert_at is None or not 0 < convert_at < 1:
+        raise InvalidParameter(
+            "--convert-at in (0, 1) beside --rho", convert_at, "basic and gdp pay it on top of --delta; try 1e-9."
+        )
+    declared = {"rho": rho, "delta": delta, "convert_at": convert_at}
+    return of_declared_rho(rho, delta, convert_at=convert_at), declared

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
 from dphist.checks import Check
+from dphist.columns import unit_in_words
 from dphist.errors import UnusableLedger
 from dphist.files import stored
 from dphist.ledger.dataset import DataSet, Whole
@@ -79,6 +80,26 @@ class Entry:
     def place(self) -> str:
         """Which entry it is."""
         return f"entry {self.sequence:,} of {self.dataset!a}"
+
+    def in_words(self, *, confirmed: bool) -> str:
+        """The entry in a sentence, and whether its clock was wrong or its confirmation is missing."""
+        if self.kind == "create":
+            dataset = DataSet.from_data(self.body)
+            unit = unit_in_words(dataset.unit)
+            words = f"epsilon {dataset.epsilon:g}, delta {dataset.delta:g}, unit {unit}, {dataset.accountant}"
+        elif self.kind == "commit":
+            output, result = self.confirmation.output, f"the result of entry {self.confirmation.entry:,} was"
+            unknown = f"{result} returned; where it was written, if at all, is not known here"
+            words = f"{result} written to {output}" if output else unknown
+        else:
+            spend, cost = self.spend, self.cost
+            words = (
+                f"{spend.command} {spend.note or spend.mechanism}: epsilon {cost.epsilon:.4g}, delta {cost.delta:.3g};"
+            )
+            words += f" rho {cost.rho:.4g}; mu {cost.mu:.4g}"
+        if not confirmed:
+            words += ". Never confirmed: it may have been cut short. Counted, since noise may have been drawn"
+        return words + (f". The clock was {self.body['clock']}" if "clock" in self.body else "")
 
     def digest(self) -> str:
         """SHA-256 over the canonical JSON of everything but the hash itself, the previous hash included."""

@@ -21,6 +21,9 @@ ReadAs = Literal["number", "text"]
 MECHANISMS: Final = ("best", "adaptive", "voting", "sparse-gaussian", "correlated-gaussian", "laplace")
 OF_SELECTIONS: Final = ("best", "adaptive", "voting")
 """The mechanisms that publish keys alone."""
+WITHOUT_THRESHOLD: Final = "gaussian"
+PROFILED: Final = ("sparse-gaussian", "correlated-gaussian", "laplace", WITHOUT_THRESHOLD)
+"""The mechanisms of `dphist profile`."""
 ANALYSES: Final = ("exact", "f-dp", "add-the-deltas", "tight", "paper-3.5", "paper-3.3")
 METHODS: Final = ("correlated", "from-top", "ranked")
 STATISTICS: Final = (
