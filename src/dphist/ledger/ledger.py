@@ -392,7 +392,8 @@ class Ledger:
             name: of the data set.
             head: a hash that was exported earlier and must still be in the chain.
 
-        Returns: The checks, each with a name, an outcome and a sentence.
+        Returns:
+            The checks, each with a name, an outcome and a sentence.
 
         Example:
             >>> all(check.passed for check in ledger.verify("visits"))
