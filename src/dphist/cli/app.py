@@ -35,7 +35,7 @@ COMMANDS: Final = {
     "Start": {"demo": ("demo:demo", "A private table of made-up data, beside the truth.")},
     "Publish": {
         "release": ("release:release", "Counts, sums and more per group, safe to publish."),
-        "sql": ("sql:sql", "The same in SQL, as in BigQuery; without a statement a shell."),
+        "sql": ("sql:sql", "SQL, as in BigQuery; without a statement a shell."),
         "select": ("release:select", "Which groups exist: keys without counts."),
         "top-k": ("lists:top_k", "The groups with the most people."),
         "stat": ("stat:stat", "One number, such as a median, with a promised error."),

@@ -34,8 +34,9 @@ from dphist.words import printable
 def verify(files: list[Path], ledger: str | None, head: str | None, outputs: Outputs) -> None:
     """Check published files against their plans and guarantees, without the data. Exit code 1 if a check fails.
 
-    With --ledger also against the entry that paid. Of one file every check is shown; of several, or a folder, a line for each
-    file: intact, edited, unsealed (nothing would show an edit) or unreadable, and with --ledger unpaid or of another ledger.
+    With --ledger also against the entry that paid. One file is shown with every check; several files, or a folder, with a line
+    for each file: intact, edited, unsealed (nothing would show an edit) or unreadable; with --ledger also unpaid or of another
+    ledger.
 
     \b
     Examples:

@@ -39,7 +39,7 @@ _OTHERS: Final = {
 
 
 class _Number(click.ParamType[float]):
-    """A number, or an error that says how to write one."""
+    """The type of options for numbers. Its error says how to write a number."""
 
     name = "number"
     read: Callable[[str], float] = float

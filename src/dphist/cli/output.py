@@ -1,4 +1,4 @@
-"""What commands print: phases on stderr, results on stdout; nothing derived from data but what is released.
+"""What commands print: phases on stderr, results on stdout. Only released values come from records.
 
 Everything goes through `say`: names of columns, batches and data sets, notes and versions were typed by somebody else, and
 no terminal shall act on them.

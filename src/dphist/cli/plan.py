@@ -117,7 +117,7 @@ def profile(
     if delta is not None:
         checks.check_delta(delta)
     chosen = described(mechanism, noise_std, gap, **parameters)
-    listed = f"the groups are public, and {in_at_most(chosen.max_groups)}"  # however many there are
+    listed = f"the groups are public, and {in_at_most(chosen.max_groups)}"  # their number does not matter
     assumption = listed if mechanism == WITHOUT_THRESHOLD else chosen.assumption
     points = [(value, chosen.delta(value)) for value in epsilon]
     if delta is not None:

@@ -45,8 +45,8 @@ def release(
 ) -> None:
     """Count people per group, add noise, hide small groups: write a table that is safe to publish.
 
-    Without --by all people are one row. A release needs --epsilon and --delta, or --plan; and -o or --report, or a terminal,
-    which shows all of the table, not 20 rows, and keeps nothing.
+    Without --by all people are one row. A release needs --epsilon and --delta, or --plan. Without -o and --report it
+    needs a terminal, which shows the whole table and keeps nothing.
 
     \b
     Examples:

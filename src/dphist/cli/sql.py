@@ -109,9 +109,9 @@ def sql(
 ) -> None:
     """Answer SELECT WITH DIFFERENTIAL_PRIVACY, as in BigQuery, from files of this machine or on Spark.
 
-    Without -o the whole answer is printed; it is charged all the same. Of several statements -o and --report write one file
-    each: put {n} into the name. With --explain and no file nothing is run. Options of text files are for all tables that are text;
-    --type events.amount=double is for one.
+    Without -o the whole answer is printed; it is charged all the same. For several statements -o and --report need {n} in the
+    name, and write a file for each. With --explain and no file nothing is run. Options of text files are for all text
+    tables; --type events.amount=double is for one.
 
     \b
     Examples:
@@ -122,7 +122,7 @@ def sql(
         -o answer.parquet --report answer.html
       dphist sql query.sql --table events=events.parquet --unit user_id \\
         --explain
-    """  # noqa: E501 - examples are copied whole
+    """
     if query is None:
         _check_shell(outputs, {"--epsilon": epsilon, "--delta": delta})
     text, place = ("", "") if query is None else read_query(query)

@@ -174,7 +174,7 @@ def bounds(
 
 
 def _trade_offs(plan: StatisticPlan) -> list[TradeOff]:
-    """For other budgets, how many records are dropped, and how many records the share of drops needs."""
+    """Other budgets: how many records each drops, and how many records are needed for the share."""
     from dphist.planning.statistics import trade_offs
 
     if plan.bars is None:

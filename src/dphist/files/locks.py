@@ -1,8 +1,8 @@
 """Files that only their owner may read, replaced all or nothing, used by one process at a time.
 
 The lock of a state is on the state itself, not on a file beside it that can be removed. A replacement is a new file: it is
-locked before it gets the name, and the old one stays locked until it has it. Whoever opens the name therefore finds a file
-that is locked, or one that has lost the name. Before and after each replacement the name must belong to the locked file.
+locked before it gets the name, and the old file stays locked until then. Whoever opens the name therefore finds a locked file,
+or a file that has lost the name. Before and after each replacement the name must belong to the locked file.
 
 This does not notice an old copy that is put back while nobody uses the state. Files cannot know that they were copied.
 """

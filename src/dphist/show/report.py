@@ -160,7 +160,7 @@ def _groups_shown(count: int) -> str:
 
 
 def capital(words: str) -> str:
-    """A sentence from its words."""
+    """The words with a capital letter at their beginning."""
     return words[:1].upper() + words[1:]
 
 

@@ -49,7 +49,7 @@ _AUTO: Final = Arguments()
 class Aggregated:
     """One aggregate of a statement, and the published columns that it reads.
 
-    aggregate: in the plan; None is the number of units, which every release has. ends: whether the bounds stand before and
+    aggregate: the plan's; None for the number of units, which every release has. ends: whether the bounds stand before and
     behind quantiles. factor: the released number is multiplied by it. constant: the value, where equal bounds leave no other;
     nothing is released for it.
     """

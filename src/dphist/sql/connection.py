@@ -272,7 +272,7 @@ class Connection:
             raise located(in_words_of_sql(problem), text, private.place) from None
 
     def _declared(self, job: Job, private: PrivateSelect) -> Job:
-        """The job; of rows of several tables, with the files of these tables, and with the unit as the tables declare it."""
+        """The job. For rows of several tables it gets their files, and the unit as they declare it."""
         if not isinstance(private.source, Derived):
             return job
         files = dict.fromkeys(path for source in private.source.tables.values() for path in files_of(source))
@@ -358,7 +358,7 @@ def connect(
 
 
 def _check_one_unit(privates: Sequence[PrivateSelect], text: str, expected: str, hint: str) -> None:
-    """Refuse the first SELECT of a list whose unit differs from that of the SELECT at its head."""
+    """Refuse a SELECT whose unit differs from the unit of the first SELECT."""
     for one in privates:
         if kind_of(one.protected) != kind_of(privates[0].protected):
             got = " and ".join(kind_in_words(other.protected) for other in (privates[0], one))

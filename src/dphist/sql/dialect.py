@@ -158,7 +158,7 @@ def _timestamp_diff(node: Any) -> exp.Expr:
 
 
 def _substring(node: Any) -> exp.Expr | None:
-    """SUBSTR, where the place 0 is the first, as 1 is, and so is a place before the text."""
+    """SUBSTR: in BigQuery 0 and places before the text mean the first place."""
     start = node.args.get("start")
     if not isinstance(start, exp.Expr) or (isinstance(start, exp.Literal) and start.name != "0"):
         return None

@@ -224,7 +224,7 @@ class Translating:
     def _source(
         self, rows: Rows, units: tuple[str, ...], keys: Iterable[str]
     ) -> tuple[str, object, Table | None, str | None]:
-        """The unit, the source, its table and the condition of the release. If FROM is one table, the source is its own."""
+        """The unit, the source, the table and the condition of the release. Only if FROM is one table there is a table."""
         relation, conditions = rows.relation, []
         while isinstance(relation, Filter):
             conditions.append(relation.condition.text)

@@ -31,7 +31,7 @@ class Examined:
 
     @property
     def is_good(self) -> bool:
-        """Whether no check found a fault or was missing."""
+        """Whether the file is intact and, if a ledger was compared, paid."""
         return self.state in (PAID, INTACT)
 
     def to_data(self) -> dict[str, object]:
@@ -109,7 +109,7 @@ def _files_in(place: Path) -> Iterator[Path | Examined]:
 
 
 def _table_of(path: Path) -> Path:
-    """The path of the file that metadata beside it belongs to, even if it is missing. Any other path is itself."""
+    """Of metadata beside a file the path of this file, which may be missing; any other path itself."""
     name = path.name.removesuffix(SIDECAR)
     table = path.with_name(name) if name else path
     has_none = name.endswith(SIDECAR) or table.suffix.lower() in PAGES or is_folder_of_files(table)
