@@ -15,7 +15,8 @@ import pytest
 
 import dphist as dp
 from command_line import Done, dphist
-from dphist.cli.sql import read_query, tables_of, units_of
+from dphist.cli.sql import read_query
+from dphist.cli.tables import tables_of, units_of
 from dphist.engines.source import Files
 from dphist.errors import InvalidParameter
 from dphist.ledger import DataSet, Ledger

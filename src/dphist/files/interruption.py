@@ -88,11 +88,11 @@ def held() -> Iterator[None]:
     """A step that no signal cuts in two. It should be short: a signal waits for its end."""
     global _depth
     if not _watched:
-        with _interrupt_later():
+        with interruptible():
             yield
         return
     go_on()
-    with _interrupt_later(), _LOCK:
+    with interruptible(), _LOCK:
         _depth += 1
         try:
             yield
@@ -239,8 +239,11 @@ def _say(text: str) -> None:
 
 
 @contextmanager
-def _interrupt_later(at_once: Callable[[], object] | None = None) -> Iterator[None]:
-    """Delay KeyboardInterrupt until the block ends, but call `at_once` when SIGINT arrives. Handlers of users stay."""
+def interruptible(at_once: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """Delay KeyboardInterrupt until the block ends, but call `at_once` when SIGINT arrives. Handlers of users stay.
+
+    `at_once` ends a call into an engine that swallows exceptions of Python.
+    """
     theirs: Any = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or theirs is not signal.default_int_handler:
         yield
@@ -249,8 +252,7 @@ def _interrupt_later(at_once: Callable[[], object] | None = None) -> Iterator[No
 
     def note(_number: int, _frame: FrameType | None) -> None:
         arrived.append(True)
-        if at_once is not None:
-            at_once()
+        at_once()
 
     signal.signal(signal.SIGINT, note)
     try:
@@ -259,8 +261,3 @@ def _interrupt_later(at_once: Callable[[], object] | None = None) -> Iterator[No
         signal.signal(signal.SIGINT, theirs)
         if arrived:
             raise KeyboardInterrupt
-
-
-def interruptible(interrupt: Callable[[], object]) -> Any:
-    """Wrap a call into an engine that swallows exceptions. SIGINT calls `interrupt`, and KeyboardInterrupt follows the call."""
-    return _interrupt_later(interrupt)

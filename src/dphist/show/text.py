@@ -302,7 +302,8 @@ def as_text(content: Content) -> str:
     lines = [title, "=" * len(title), ""]
     for label, words in content.headline:
         lines += [*_wrapped(f"{label}: {words}"), ""]
-    lines += [*_wrapped(f"Guarantee: {content.guarantee}"), "", *_text_table(content.table), "", *_below(content), ""]
+    table = grid(_first(content.table), Screen(_WIDTH)).splitlines() if content.table.total else []
+    lines += [*_wrapped(f"Guarantee: {content.guarantee}"), "", *table, "", *_below(content), ""]
     for heading, paragraphs in _sections(content):
         lines += [heading, "-" * len(heading)]
         for words in paragraphs:
@@ -343,10 +344,6 @@ def _below(content: Content) -> list[str]:
 
 def _first(table: Table) -> list[Column]:
     return [replace(column, cells=column.cells[:FIRST_ROWS]) for column in table.columns]
-
-
-def _text_table(table: Table) -> list[str]:
-    return grid(_first(table), Screen(_WIDTH)).splitlines() if table.total else []
 
 
 def _markdown_table(table: Table) -> list[str]:

@@ -71,7 +71,9 @@ class Stored:
         if self.is_page:
             return pa.table({})
         try:
-            files = _files_of_table(self.path) if self.is_folder else [self.path]
+            files = [self.path]
+            if self.is_folder:  # readers of data skip other names
+                files = sorted(file for file in self.path.iterdir() if file.name[0] not in "._" and file.is_file())
             read = _read_escaped if self.kind == "csv" and self.metadata.get(ESCAPED) is True else _read
             tables = [read(file, self.kind, keys, complete=not self.is_folder) for file in files]
             named = [table for table in tables if table.num_columns]
@@ -156,11 +158,6 @@ def strange_in(folder: Path) -> list[str]:
 
     inside = [*folder.iterdir(), *(folder / FOLDER_METADATA).iterdir()]
     return sorted(str(file.relative_to(folder)) for file in inside if not is_usual(file))
-
-
-def _files_of_table(folder: Path) -> list[Path]:
-    """Readers of data skip other names."""
-    return sorted(file for file in folder.iterdir() if file.name[0] not in "._" and file.is_file())
 
 
 def _read(file: Path, kind: str, keys: Sequence[str], *, complete: bool) -> pa.Table:

@@ -99,7 +99,9 @@ def verify(path: str | Path, *, ledger: str | Path | None = None, head: str | No
     states = [state for _, state in payments]
     if any(check.failed for check in content):
         states.append(EDITED)
-    elif not _is_sealed(stored):
+    elif stored.is_folder or not (stored.is_page or stored.beside is not None):
+        # Only a page and metadata beside a file have a digest of all bytes. The table's digest does not cover statistics and
+        # names, by which other readers may show another table.
         states.append(UNSEALED)
     # A stream publishes a table after every round under one entry, and an answer's private tables may lie beside it.
     paid_for = canonical([kind, metadata.get("round")])
@@ -172,12 +174,6 @@ def _check_digests(stored: Stored, table: pa.Table) -> Iterator[Check]:
     else:
         held = isinstance(written, dict) and written == {"sha256": table_digest(table)}
         yield Check("table", held, "has the content that was written" if held else "its content was changed")
-
-
-def _is_sealed(stored: Stored) -> bool:
-    """Whether digests cover the metadata and the bytes of the file. The table's digest does not cover a file's statistics
-    and names, by which other readers may show another table."""
-    return (stored.is_page or stored.beside is not None) and not stored.is_folder
 
 
 def _payment(ledger: str | Path | None, head: str | None, metadata: dict[str, Any], findings: Findings) -> _Payment:
