@@ -16,7 +16,7 @@ from dphist.aggregates.total import SumOfUnit
 from dphist.cli.app import app
 from dphist.engines.duckdb.pairs import DuckDBPairs, SqlPairs
 from dphist.engines.histogram import ContributionBounds
-from dphist.engines.memory import CodedPairs, MemoryPairs
+from dphist.engines.memory import MemoryPairs
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.errors import InvalidParameter, InvalidPlan
 from dphist.mechanisms import AdaptiveGaussian, CorrelatedGaussian, KnownGroups, SparseGaussian, Voting
@@ -239,7 +239,7 @@ def test_the_command_line_without_a_bound(tmp_path: Path) -> None:
     assert data["choice"] == "law"
 
 
-def by_key(table: DuckDBPairs, pairs: CodedPairs, values: np.ndarray[Any, np.dtype[Any]]) -> dict[str, int]:
+def by_key(table: DuckDBPairs, pairs: MemoryPairs | SqlPairs, values: np.ndarray[Any, np.dtype[Any]]) -> dict[str, int]:
     keys = table.keys_of(np.arange(pairs.groups)).column("item").to_pylist()
     return dict(zip(keys, values.tolist(), strict=True))
 

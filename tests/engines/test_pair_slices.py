@@ -17,7 +17,9 @@ from dphist.aggregates.measures import Lattice
 from dphist.aggregates.total import SumOfUnit
 from dphist.engines import memory
 from dphist.engines.base import Integers
-from dphist.engines.memory import CodedPairs, MemoryPairs
+from dphist.engines.duckdb.pairs import SqlPairs
+from dphist.engines.histogram import LocalGroups
+from dphist.engines.memory import MemoryPairs
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, NORM_BITS, ONE, WEIGHT_BITS
 from duckdb_pairs import open_pairs
@@ -64,13 +66,14 @@ def by_hand(units: Units, groups: int, most: int, weights: Integers) -> dict[str
     }  # fmt: skip
 
 
-def answers(pairs: CodedPairs, weights: Integers) -> dict[str, list[int]]:
+def answers(pairs: MemoryPairs | SqlPairs, weights: Integers) -> dict[str, list[int]]:
     chosen = np.flatnonzero(weights)
     classes = pairs.class_sums(weights, chosen, BOUNDS, 2, dict.fromkeys(pairs.names, 0))
     return {
         "eligible": pairs.eligible().astype(int).tolist(), "exact": pairs.weighted_sums(weights).tolist(),
         "norms": pairs.norms(weights, EDGES, 1).tolist(), "degrees": pairs.degree_histogram(np.arange(1, 5)).tolist(),
-        "shares": pairs.share_sums().tolist(), "covered": list(pairs.covered_units(weights > 0)),
+        "shares": pairs.shares().columns["exact"].tolist(),
+        "covered": list(pairs.coverage(LocalGroups(chosen, {}, pairs.keys_of))),
         "counts": classes["units"].ravel().tolist(),
         "sums": classes[pairs.names[0]].ravel().tolist(),
     }  # fmt: skip

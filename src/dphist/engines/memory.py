@@ -47,9 +47,7 @@ def no_bins(codes: Integers, most: int) -> dict[str, Bins]:
 
 
 class CodedPairs:
-    """Pairs whose groups are numbered from 0 in the order of their keys. Rounds and counting follow from sums over these
-    codes.
-    """
+    """Pairs whose groups are numbered from 0 in the order of keys: rounds and elections from sums and votes by these codes."""
 
     __slots__ = ()
     groups: int
@@ -75,25 +73,9 @@ class CodedPairs:
         """For each bucket, how many units have a norm in it, over all their pairs."""
         raise NotImplementedError
 
-    def degree_histogram(self, edges: Integers) -> Integers:
-        """For each bucket, how many units have a number of groups in it."""
-        raise NotImplementedError
-
-    def share_sums(self) -> Integers:
-        """For each group the sum over its units of `unit_shares`."""
-        raise NotImplementedError
-
-    def covered_units(self, released: NDArray[np.bool_]) -> tuple[int, int]:
-        """How many units have a pair with a released group, and how many have none."""
-        raise NotImplementedError
-
     def votes(self, capacity: int, scores: Integers | None) -> Integers:
         """The votes of each group: `elect` of the units in the order of their codes, with lists by score, then by place."""
         raise NotImplementedError
-
-    def shares(self) -> LocalGroups:
-        """Every group has some unit."""
-        return LocalGroups(np.arange(self.groups), {"exact": self.share_sums()}, self.keys_of)
 
     def elect(self, capacity: int, look: LocalGroups | None = None) -> LocalGroups:
         """Groups without votes are left out: they are never shown."""
@@ -138,12 +120,6 @@ class CodedPairs:
                 f"heavy_{i}": sums[name][:, light:].sum(axis=1),
             }
         return LocalGroups(weights.codes, columns, weights.keys_of)
-
-    def coverage(self, groups: LocalGroups) -> tuple[int, int]:
-        """The groups are found by their codes."""
-        released = np.zeros(self.groups, np.bool_)
-        released[groups.codes] = True
-        return self.covered_units(released)
 
     def _spread(self, state: LocalGroups, column: str = "weight") -> Integers:
         """A column of all groups by their codes, 0 for groups that are not in the state."""
@@ -336,17 +312,20 @@ class MemoryPairs(CodedPairs):
         """One bucket for each unit."""
         return _histogram(self.degrees, edges)
 
-    def share_sums(self) -> Integers:
-        """The shares of a unit are alike. In doubles, which hold the integers exactly."""
+    def shares(self) -> LocalGroups:
+        """The shares of a unit are alike. Doubles hold the sums exactly. Every group has some unit."""
 
         def add(total: Floats, first: int, last: int) -> None:
             part = self._slice(first, last)
             _add_to(total, part.code, np.repeat(unit_shares(part.degrees).astype(np.float64), part.degrees))
 
-        return self._added(add, np.zeros(self.groups)).astype(np.int64)
+        sums = self._added(add, np.zeros(self.groups)).astype(np.int64)
+        return LocalGroups(np.arange(self.groups), {"exact": sums}, self.keys_of)
 
-    def covered_units(self, released: NDArray[np.bool_]) -> tuple[int, int]:
+    def coverage(self, groups: LocalGroups) -> tuple[int, int]:
         """Each unit is marked by its own pairs. Every code of a unit has a pair."""
+        released = np.zeros(self.groups, np.bool_)
+        released[groups.codes] = True
 
         def add(total: Integers, first: int, last: int) -> None:
             part = self._slice(first, last)

@@ -132,7 +132,7 @@ class DuckDBPairs:
         table = fetch(self.connection, sql)
         return histogram_of(table, records.query, ContributionBounds(bounds.max_groups), total_units=total)
 
-    def sampled(self, most_groups: int, *, in_memory: bool | None = None) -> CodedPairs:
+    def sampled(self, most_groups: int, *, in_memory: bool | None = None) -> MemoryPairs | SqlPairs:
         """The pairs as dense codes with each unit's sample of at most `most_groups` groups: arrays if they fit.
 
         Nothing is asked of the pairs after this: their table makes room for the codes.
@@ -154,7 +154,7 @@ class DuckDBPairs:
         self._stream(rows, self._rows_of_batch(sizes), pairs.fill)
         return self._in_arrays(sizes, pairs)
 
-    def voters(self, *, in_memory: bool | None = None) -> CodedPairs:
+    def voters(self, *, in_memory: bool | None = None) -> MemoryPairs | SqlPairs:
         """The pairs as dense codes with the turn of each unit as its code, and the place of each pair in the unit's order."""
         sizes = self._number_groups()
         turn = DUCKDB.priority(self.records.seed, ["unit"])
@@ -386,13 +386,14 @@ class SqlPairs(CodedPairs):
         """One bucket for each unit."""
         return _histogram_of_units(self.connection, degrees_sql(_CODED, edges), len(edges))
 
-    def share_sums(self) -> Integers:
-        """One query for all."""
-        return self._spread_column(shares_sql(_CODED, _KEYS, DUCKDB), "exact")
+    def shares(self) -> LocalGroups:
+        """One query for all. Every group has some unit."""
+        sums = self._spread_column(shares_sql(_CODED, _KEYS, DUCKDB), "exact")
+        return LocalGroups(np.arange(self.groups), {"exact": sums}, self.keys_of)
 
-    def covered_units(self, released: NDArray[np.bool_]) -> tuple[int, int]:
+    def coverage(self, groups: LocalGroups) -> tuple[int, int]:
         """One join with a table of the released codes."""
-        self.connection.register("released_codes", pa.table({"group_code": np.flatnonzero(released).astype(np.int32)}))
+        self.connection.register("released_codes", pa.table({"group_code": groups.codes.astype(np.int32)}))
         sql = coverage_sql("coded", "released_codes", ["group_code"], DUCKDB, "unit_code")
         counted = fetch(self.connection, sql)
         return int(counted["covered"][0].as_py()), int(counted["other"][0].as_py())
