@@ -51,6 +51,10 @@ class Dialect:
         """Equality under which null equals null."""
         return self._same.format(left, right)
 
+    def same_keys(self, left: str, right: str, keys: Sequence[str]) -> str:
+        """Whether rows of two tables are of one group."""
+        return " AND ".join(self.same(f"{left}.{key}", f"{right}.{key}") for key in keys)
+
     def combined(self, values: Sequence[str]) -> str:
         """Several values as one with the fields part_1, part_2, ...; it is hashed, compared and ordered field by field."""
         return self._struct.format(", ".join(self._part.format(i, value) for i, value in enumerate(values, 1)))

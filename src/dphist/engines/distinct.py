@@ -25,7 +25,7 @@ from typing import Final
 
 from dphist.engines.dialect import Dialect
 from dphist.engines.histogram import ContributionBounds
-from dphist.engines.sql import Fields, histogram_sql, plenty, ranked_sql, records_sql, same_keys
+from dphist.engines.sql import Fields, histogram_sql, plenty, ranked_sql, records_sql
 
 MOST_VALUES: Final = 32_768
 """So many values of a pair and more are on its list, drawn by its order; of longer ones the rest is left out."""
@@ -57,7 +57,7 @@ def valued_sql(
     )
     return (
         f"WITH {','.join(stages)}\nSELECT {columns}, one.value, kept.number\nFROM {different} AS one\nJOIN {kept} AS kept"
-        f" ON one.unit = kept.unit AND {same_keys(fields, 'one', 'kept', dialect)}\nWHERE one.value IS NOT NULL"
+        f" ON one.unit = kept.unit AND {dialect.same_keys('one', 'kept', fields.key_names)}\nWHERE one.value IS NOT NULL"
         f" AND (kept.number <= {longest} OR {dialect.among_first(order, longest, 'kept.number')})"
     )
 
@@ -73,7 +73,7 @@ def contested_sql(fields: Fields, valued: str, light: str, most: int, seed: int,
     names = ["unit", *fields.key_names]
     pair = ", ".join(names)
     turn, order = dialect.priority(seed, names), dialect.priority(seed, [*names, "value"])
-    taken = f"{same_keys(fields, 'light', 'heavy', dialect)} AND light.value = heavy.value"
+    taken = f"{dialect.same_keys('light', 'heavy', fields.key_names)} AND light.value = heavy.value"
     left = (
         f"SELECT {pair}, value, {turn} AS turn, {order} AS preference FROM {valued} AS heavy"
         f" WHERE number > {most} AND NOT EXISTS (SELECT 1 FROM {light} AS light WHERE {taken})"

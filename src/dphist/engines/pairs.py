@@ -20,14 +20,9 @@ from dphist.mechanisms.tuning import FACTOR_BITS, LATTICE_BITS, NORM_BITS, WEIGH
 _ROOT: Final = "CAST(floor(sqrt(CAST({} AS DOUBLE))) AS BIGINT)"
 
 
-def same(left: str, right: str, keys: Sequence[str], dialect: Dialect) -> str:
-    """Whether rows of two tables are of one group."""
-    return " AND ".join(dialect.same(f"{left}.{key}", f"{right}.{key}") for key in keys)
-
-
 def weighted_sql(pairs: str, weights: str, keys: Sequence[str], dialect: Dialect) -> str:
     """The pairs of weighted groups, each with the weight of its group."""
-    matches = same("pair", "given", keys, dialect)
+    matches = dialect.same_keys("pair", "given", keys)
     return f"SELECT pair.*, given.weight FROM {pairs} AS pair JOIN {weights} AS given ON {matches}"
 
 
@@ -109,7 +104,7 @@ def lists_sql(pairs: str, look: str | None, keys: Sequence[str], turn: str, dial
     columns = ", ".join(["unit", f"{turn} AS turn", *keys])
     if look is None:
         return f"SELECT {columns}, place AS position FROM {pairs} AS pair"
-    matches = same("pair", "given", keys, dialect)
+    matches = dialect.same_keys("pair", "given", keys)
     looked = f"SELECT pair.*, given.first FROM {pairs} AS pair JOIN {look} AS given ON {matches}"
     position = "ROW_NUMBER() OVER (PARTITION BY unit ORDER BY first DESC, place)"
     return f"SELECT {columns}, {position} AS position FROM ({looked}) AS pair"
@@ -133,7 +128,7 @@ def next_asked_sql(lists: str, placed: str, keys: Sequence[str], capacity: int, 
     asked = (
         f"SELECT list.unit, list.turn, min_by({choice}, position) AS choice FROM {lists} AS list"
         f" JOIN ({asking}) AS asking ON {dialect.same('list.unit', 'asking.unit')}"
-        f" LEFT JOIN ({full}) AS taken ON {same('list', 'taken', keys, dialect)}"
+        f" LEFT JOIN ({full}) AS taken ON {dialect.same_keys('list', 'taken', keys)}"
         " WHERE last_turn IS NULL OR list.turn < last_turn OR (list.turn = last_turn AND list.unit < last_unit)"
         " GROUP BY list.unit, list.turn"
     )

@@ -151,7 +151,7 @@ def coverage_sql(pairs: str, released: str, keys: Sequence[str], dialect: Dialec
     `pairs` is a table of units and groups, which may repeat; `released` is one of public keys. Each unit is marked by
     its own pairs.
     """
-    matches = " AND ".join(dialect.same(f"released.{key}", f"pair.{key}") for key in keys)
+    matches = dialect.same_keys("released", "pair", keys)
     marked = (
         f"SELECT pair.{unit}, MAX(CASE WHEN released.shown = 1 THEN 1 ELSE 0 END) AS shown\n  FROM {pairs} AS pair"
         f"\n  LEFT JOIN (SELECT {', '.join(keys)}, 1 AS shown FROM {released}) AS released ON {matches}"
@@ -177,7 +177,7 @@ def records_sql(fields: Fields, dialect: Dialect) -> str:
     if fields.drop_null_keys:
         conditions += [f"{name} IS NOT NULL" for name in fields.key_names]
     if fields.listed is not None:
-        matches = " AND ".join(dialect.same(f"listed.{name}", f"record.{name}") for name in fields.key_names)
+        matches = dialect.same_keys("listed", "record", fields.key_names)
         conditions.append(f"EXISTS (SELECT 1 FROM {fields.listed} AS listed WHERE {matches})")
     where = f"\n    WHERE {fields.where}" if fields.where is not None else ""
     return (
@@ -288,14 +288,10 @@ def _result(fields: Fields, taken: Mapping[int, str], dialect: Dialect) -> str:
     tables |= {f"taken_{position}": taken[position] for position, _ in fields.distinct}
     tables |= {f"binned_{position}": f"binned_{position}" for position in trees}
     joins = [
-        f"\nLEFT JOIN {table} AS {name} ON {same_keys(fields, groups, name, dialect)}" for name, table in tables.items()
+        f"\nLEFT JOIN {table} AS {name} ON {dialect.same_keys(groups, name, fields.key_names)}"
+        for name, table in tables.items()
     ]
     return f"SELECT {_lines(columns, 0)}\nFROM {fields.listed or groups} AS {groups}{''.join(joins)}"
-
-
-def same_keys(fields: Fields, left: str, right: str, dialect: Dialect) -> str:
-    """Whether two rows are of one group."""
-    return " AND ".join(dialect.same(f"{left}.{name}", f"{right}.{name}") for name in fields.key_names)
 
 
 def _lines(columns: Sequence[str], indent: int = 2) -> str:

@@ -295,7 +295,7 @@ class DuckDBPairs:
             without_leaks(lambda: take(chain.from_iterable(readers)))
 
     def _same(self, table: str) -> str:
-        return " AND ".join(f"{table}.{key} IS NOT DISTINCT FROM groups.{key}" for key in self.key_names)
+        return DUCKDB.same_keys(table, "groups", self.key_names)
 
     @property
     def _names(self) -> tuple[str, ...]:

@@ -133,7 +133,7 @@ def _attach_parquet(
     for path in paths:
         names.append(parquet_columns(path, needed))
         check_folders(folders[0], names[-1])
-        own = _listed(wanted_columns(names[-1], needed))
+        own = ", ".join(map(quote_identifier, wanted_columns(names[-1], needed)))
         schemas.append(described(connection, _parquet([path]), own) if own else {})
         _check_same_types(schemas[0], schemas[-1], needed, path)
     columns = dict.fromkeys([*names[0], *folders[0]], "")
@@ -182,10 +182,6 @@ def _types_of(connection: duckdb.DuckDBPyConnection, kinds: Mapping[str, pa.Data
         return described(connection, name)
     finally:
         connection.unregister(name)
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(map(quote_identifier, names))
 
 
 def _check_same_types(first: dict[str, str], other: dict[str, str], needed: Sequence[str], path: str) -> None:

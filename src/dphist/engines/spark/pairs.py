@@ -21,7 +21,6 @@ from dphist.engines.pairs import (
     lists_sql,
     next_asked_sql,
     norms_sql,
-    same,
     shares_sql,
     weighted_sql,
     weighted_sums_sql,
@@ -189,7 +188,7 @@ def round_sql(sampled: str, state: str, keys: Sequence[str], kept: Sequence[str]
     columns = ", ".join(f"state.{name}" for name in kept)
     return (
         f"SELECT {columns}, COALESCE(sums.exact, 0) AS exact FROM {state} AS state"
-        f" LEFT JOIN ({weighted_sums_sql(weighted, keys, SPARK)}) AS sums ON {same('state', 'sums', keys, SPARK)}"
+        f" LEFT JOIN ({weighted_sums_sql(weighted, keys, SPARK)}) AS sums ON {SPARK.same_keys('state', 'sums', keys)}"
     )
 
 
@@ -199,7 +198,7 @@ def votes_sql(placed: str, look: str | None, keys: Sequence[str]) -> str:
     votes = f"SELECT {listed}, COUNT(*) AS votes FROM {placed} GROUP BY {listed}"
     if look is None:
         return f"SELECT *, CAST(0 AS BIGINT) AS first FROM ({votes}) AS counted"
-    matches = same("counted", "given", keys, SPARK)
+    matches = SPARK.same_keys("counted", "given", keys)
     return f"SELECT counted.*, given.first FROM ({votes}) AS counted JOIN {look} AS given ON {matches}"
 
 
@@ -216,7 +215,7 @@ def classes_sql(
     added = ", ".join(f"SUM(CASE WHEN {sql} ELSE 0 END) AS {name}" for name, sql in sums.items())
     summed = f"SELECT {listed}, {added} FROM ({by_class}) AS by_class GROUP BY {listed}"
     filled = ", ".join(f"COALESCE(sums.{name}, 0) AS {name}" for name in sums)
-    matches = same("given", "sums", keys, SPARK)
+    matches = SPARK.same_keys("given", "sums", keys)
     return f"SELECT given.*, {filled} FROM {weights} AS given LEFT JOIN ({summed}) AS sums ON {matches}"
 
 
@@ -227,9 +226,9 @@ def with_bins_sql(
     listed = ", ".join(f"pair.{key}" for key in keys)
     place = f"ROW_NUMBER() OVER (PARTITION BY unit ORDER BY {order}, {listed})"
     chosen = f"SELECT pair.*, {place} AS turn FROM {pairs} AS pair LEFT SEMI JOIN {weights} AS given"
-    part = f"({chosen} ON {same('pair', 'given', keys, SPARK)}) AS part WHERE turn <= {most}"
+    part = f"({chosen} ON {SPARK.same_keys('pair', 'given', keys)}) AS part WHERE turn <= {most}"
     stages = [f"counted AS ({counted})", *(binned_sql(i, part, keys, SPARK) for i in trees)]
-    joins = " ".join(f"LEFT JOIN binned_{i} ON {same('counted', f'binned_{i}', keys, SPARK)}" for i in trees)
+    joins = " ".join(f"LEFT JOIN binned_{i} ON {SPARK.same_keys('counted', f'binned_{i}', keys)}" for i in trees)
     lists = "".join(f", bins_{i}, weights_{i}" for i in trees)
     return f"WITH {', '.join(stages)} SELECT counted.*{lists} FROM counted {joins}"
 
