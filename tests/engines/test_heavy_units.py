@@ -16,6 +16,7 @@ from dphist.engines import distinct
 from dphist.engines.dialect import DUCKDB
 from dphist.engines.duckdb.engine import DuckDBEngine
 from dphist.engines.histogram import ContributionBounds
+from dphist.engines.memory import MemoryPairs
 from dphist.engines.query import GroupByQuery, Key, PerformanceSettings
 from dphist.engines.sql import plenty
 
@@ -39,7 +40,10 @@ def test_dropping_groups_before_they_are_ordered_changes_no_sample(most: int, mo
 def test_of_the_pairs_of_a_release_as_many_are_sampled(most: int) -> None:
     with DuckDBEngine().open(GROUPS, BY_GROUP, seed=3) as records, records.pairs() as pairs:
         assert pairs.histogram(ContributionBounds(most)).counts.sum() == 2 * most
-        assert pairs.sampled(most).sampled.sum() == 2 * most  # type: ignore[attr-defined]
+        coded = pairs.sampled(most)
+        assert isinstance(coded, MemoryPairs)
+        assert coded.sampled is not None
+        assert coded.sampled.sum() == 2 * most
 
 
 @every_engine
