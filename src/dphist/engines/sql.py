@@ -17,8 +17,9 @@ gives a retried task of a cluster a different sample.)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,13 @@ from numpy.typing import NDArray
 from dphist.aggregates.measures import Measure
 from dphist.aggregates.numbers import saturated
 from dphist.engines.dialect import Dialect
+from dphist.engines.expressions import LONGEST_KEY
 from dphist.engines.histogram import ContributionBounds
+from dphist.engines.joins import together
+from dphist.engines.query import GroupByQuery, parse_unit
+
+if TYPE_CHECKING:
+    from dphist.engines.derived import Types
 
 OTHER_SEED = 0x9E3779B97F4A7C15
 """Makes a second seed of the first, for a second order of a unit's groups."""
@@ -86,6 +93,31 @@ class Fields:
     def key_names(self) -> tuple[str, ...]:
         """The names of the keys inside the plan: numbers, so that no name from outside can clash."""
         return tuple(f"key_{position}" for position in range(1, len(self.keys) + 1))
+
+
+def fields_of(
+    query: GroupByQuery,
+    types: Types,
+    unit: Iterable[tuple[str, str]],
+    keys: Sequence[tuple[str, str]],
+    values: Sequence[str | None],
+    where: str | None,
+    source: str,
+    definitions: tuple[str, ...],
+    longest: int,
+) -> Fields:
+    """The fields of a query, from SQL of its unit and keys with their types. longest: most bytes of all keys together."""
+    parts = [
+        types.key(*typed, f"the unit {part.name!r}")[0]
+        for typed, part in zip(unit, parse_unit(query.unit), strict=True)
+    ]
+    canonical = [types.key(*typed, f"the key {key.name!r}")[0] for typed, key in zip(keys, query.by, strict=True)]
+    if longest < LONGEST_KEY:
+        canonical = together([(sql, types.length(*typed)) for sql, typed in zip(canonical, keys, strict=True)], longest)
+    return Fields(
+        source, tuple(parts), tuple(canonical), tuple(values), query.measures, where, query.null_keys == "drop", None,
+        query.want_total, definitions=definitions,
+    )  # fmt: skip
 
 
 def _read(measure: Measure) -> tuple[str | None, str | None, bool]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -46,7 +46,7 @@ from dphist.engines.duckdb.session import (
 )
 from dphist.engines.duckdb.sketch import MisraGries
 from dphist.engines.duckdb.source import SOURCE, Attached, InputBytes, attach, described
-from dphist.engines.expressions import LONGEST_KEY, Expression, hint_of_cast
+from dphist.engines.expressions import hint_of_cast
 from dphist.engines.histogram import (
     ContributionBounds,
     Histogram,
@@ -56,15 +56,15 @@ from dphist.engines.histogram import (
     local_groups,
     named,
 )
-from dphist.engines.joins import together
 from dphist.engines.names import check_columns
 from dphist.engines.parser import read_query
-from dphist.engines.query import GroupByQuery, Key, PerformanceSettings, parse_unit
+from dphist.engines.query import GroupByQuery, PerformanceSettings, parse_unit
 from dphist.engines.relations import Derived
 from dphist.engines.sql import (
     Fields,
     blocks_sql,
     coverage_sql,
+    fields_of,
     histogram_sql,
     pairs_sql,
     records_sql,
@@ -353,9 +353,10 @@ def resolve(
         attached = attach(connection, source, [*plain, *read])
     _close_doors(connection, attached)
     check_columns(plain, expressions.values(), list(attached.columns), attached.form)
+    kinds = {name.casefold(): kind for name, kind in attached.columns.items()}
     for key in query.by:
         if key.numbers_in is not None:
-            _check_numbers(key.numbers_in, attached)
+            _check_numbers(key.numbers_in, keytypes.base(kinds[key.numbers_in.casefold()]))
     folded = {name.casefold() for name in (*plain, *read)}
     columns = {name: kind for name, kind in attached.columns.items() if name.casefold() in folded}
     steps = Steps(connection, columns, longest=attached.longest)
@@ -363,36 +364,29 @@ def resolve(
     def piece_of(name: str, expression: str | None) -> Piece:
         return steps.column(name) if expression is None else steps.write(expressions[expression])
 
-    unit = [_unit(part, piece_of(part.name, part.expression), expressions, attached) for part in parse_unit(query.unit)]
+    for part in (parts := parse_unit(query.unit)):
+        for name in [part.name] if part.expression is None else expressions[part.expression].columns:
+            keytypes.check_unit(kinds[name.casefold()], name)
+    unit = [piece_of(part.name, part.expression) for part in parts]
     keys = [piece_of(key.name, key.expression) for key in query.by]
-    canonical = [_canonical(piece, key) for piece, key in zip(keys, query.by, strict=True)]
-    if attached.longest < LONGEST_KEY:
-        lengths = [keytypes.length(piece.sql, piece.type_name) for piece in keys]
-        canonical = together(list(zip(canonical, lengths, strict=True)), attached.longest)
-    return Fields(
-        unit=tuple(unit),
-        keys=tuple(canonical),
-        values=tuple(
-            None if m.column is None else _value(m, piece_of(m.column, m.expression), steps, attached)
-            for m in query.measures
-        ),
-        measures=query.measures,
-        where=None if query.where is None else steps.condition(expressions[query.where]),
-        source=steps.source(SOURCE),  # last: by now it has all steps
-        drop_null_keys=query.null_keys == "drop",
-        listed=None if query.public_keys is None else _list_keys(connection, query, steps, canonical),
-        want_total=query.want_total,
-        definitions=attached.definitions,
-    ), attached
-
-
-def _unit(part: Key, piece: Piece, expressions: Mapping[str, Expression], attached: Attached) -> str:
-    """The canonical form of a part of the unit, by its type and the types of the columns that it reads."""
-    read = [part.name] if part.expression is None else expressions[part.expression].columns
-    folded = {name.casefold(): kind for name, kind in attached.columns.items()}
-    for name in read:
-        keytypes.check_unit(folded[name.casefold()], name)
-    return keytypes.canonical(piece.sql, piece.type_name, f"the unit {part.name!r}")
+    for piece, key in zip(keys, query.by, strict=True):
+        if key.role == "ordered value" and keytypes.is_text(piece.type_name):
+            raise InvalidParameter(
+                f"numbers, dates or times in {key.name!r}, which are compared",
+                f"the type {keytypes.base(piece.type_name)}",
+                "CSV and JSON columns are text: read them as numbers (--as number), or compare letters (--as text).",
+            )
+    values = [
+        None if m.column is None else _value(m, piece_of(m.column, m.expression), steps, attached)
+        for m in query.measures
+    ]
+    where = None if query.where is None else steps.condition(expressions[query.where])
+    own, typed = ([(piece.sql, piece.type_name) for piece in pieces] for pieces in (unit, keys))
+    read_by = steps.source(SOURCE)  # last: by now it has all steps
+    fields = fields_of(query, keytypes, own, typed, values, where, read_by, attached.definitions, attached.longest)
+    if query.public_keys is not None:
+        fields = replace(fields, listed=_list_keys(connection, query, steps, fields.keys))
+    return fields, attached
 
 
 def _value(measure: Measure, piece: Piece, steps: Steps, attached: Attached) -> str:
@@ -414,21 +408,8 @@ def _value(measure: Measure, piece: Piece, steps: Steps, attached: Attached) -> 
     raise InvalidParameter(f"numbers in {column!r}", f"the type {kind}", hint)
 
 
-def _canonical(piece: Piece, key: Key) -> str:
-    """The canonical form of a key, by its type and its role."""
-    if key.role == "ordered value" and keytypes.is_text(piece.type_name):
-        raise InvalidParameter(
-            f"numbers, dates or times in {key.name!r}, which are compared",
-            f"the type {keytypes.base(piece.type_name)}",
-            "CSV and JSON columns are text: read them as numbers (--as number), or compare letters (--as text).",
-        )
-    return keytypes.canonical(piece.sql, piece.type_name, f"the key {key.name!r}")
-
-
-def _check_numbers(column: str, attached: Attached) -> None:
+def _check_numbers(column: str, kind: str) -> None:
     """Refuse a type that casts to no number, such as a date: every record would be null."""
-    kinds = {name.casefold(): keytypes.base(kind) for name, kind in attached.columns.items()}
-    kind = kinds[column.casefold()]
     if kind not in keytypes.NUMBERS and not keytypes.is_text(kind):
         raise InvalidParameter(
             f"numbers in {column!r}",

@@ -30,7 +30,6 @@ from dphist.engines.dialect import SPARK
 from dphist.engines.distinct import explained_sql
 from dphist.engines.expressions import LONGEST_KEY
 from dphist.engines.histogram import NO_BOUNDS, ContributionBounds, Histogram, histogram_of, integers
-from dphist.engines.joins import together
 from dphist.engines.names import check_columns, check_unique
 from dphist.engines.parser import read_query
 from dphist.engines.query import GroupByQuery, parse_unit
@@ -46,6 +45,7 @@ from dphist.engines.sql import (
     Fields,
     added_names,
     coverage_sql,
+    fields_of,
     histogram_sql,
     list_names,
     pairs_sql,
@@ -354,33 +354,17 @@ def resolve(spark: SparkSession, source: object, query: GroupByQuery, views: Vie
     where = None if query.where is None else written("", query.where)
     values = [None if m.column is None else written(m.column, m.expression) for m in query.measures]
     types = types_of(spark, view, [*units, *keys])
-    canonical = [
-        spark_types.canonical(expression, kind, f"the key {key.name!r}")
-        for expression, kind, key in zip(keys, types[len(units) :], query.by, strict=True)
-    ]
-    if longest < LONGEST_KEY:
-        lengths = map(spark_types.length, keys, types[len(units) :])
-        canonical = together(list(zip(canonical, lengths, strict=True)), longest)
     if where is not None and (kind := types_of(spark, view, [where])[0]) != "boolean":
         raise InvalidParameter(f"a condition that is true or false in {query.where!r}", kind)
-    return Fields(
-        source=view,
-        unit=tuple(
-            spark_types.canonical(sql, kind, f"the unit {part.name!r}")
-            for sql, kind, part in zip(units, types, parts, strict=False)
-        ),
-        keys=tuple(canonical),
-        values=tuple(
-            None if sql is None else _value(spark, view, sql, measure, typed)
-            for sql, measure in zip(values, query.measures, strict=True)
-        ),
-        measures=query.measures,
-        where=where,
-        drop_null_keys=query.null_keys == "drop",
-        listed=None if query.public_keys is None else _list_keys(spark, query, view, canonical, views),
-        want_total=query.want_total,
-        definitions=definitions,
-    )
+    numbers = [
+        None if sql is None else _value(spark, view, sql, measure, typed)
+        for sql, measure in zip(values, query.measures, strict=True)
+    ]
+    own, typed_keys = zip(units, types, strict=False), list(zip(keys, types[len(units) :], strict=True))
+    fields = fields_of(query, spark_types, own, typed_keys, numbers, where, view, definitions, longest)
+    if query.public_keys is not None:
+        fields = replace(fields, listed=_list_keys(spark, query, view, fields.keys, views))
+    return fields
 
 
 def _value(spark: SparkSession, view: str, sql: str, measure: Measure, typed: bool) -> str:
