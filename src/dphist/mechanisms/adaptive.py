@@ -338,9 +338,9 @@ _ROUNDS = (
     "In each of {rounds} rounds every group has a public weight, and every unit divides a norm of 1 over its sample of at most"
     " {most:,} groups in these proportions, in whole steps, rounded down. The sums get Gaussian noise, fresh for every group of"
     " any sample and in every round, even where the weight is 0. A group's next weight is a function of its own noisy sums:"
-    " none if it is hopeless, less if it is as good as selected, so units spend their weight on the undecided. Given equal"
-    " noisy sums so far the weights are equal with and without one unit, whose own vector has norm 1 at most: Gaussian"
-    " mechanisms in a row."
+    " none if it is accepted or hopeless, less if it is as good as selected, so units spend their weight on the undecided."
+    " Given equal noisy sums so far the weights are equal with and without one unit, whose own vector has norm 1 at most:"
+    " Gaussian mechanisms in a row."
 )
 _SELECTED = (
     "A group is selected if its noisy sums, weighted by the rounds, exceed {threshold:g}{early}. One that only one unit"

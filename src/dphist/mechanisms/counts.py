@@ -56,8 +56,9 @@ MOST_SUM_STEPS: Final = 2**30
 COUNTS_IN_WORDS: Final = (
     "The selected keys are public now and are counted without a threshold, all units in each of them. A private histogram of"
     " how many of them units are in divides units into classes; every class is counted with noise for its own bound, all units"
-    " together are counted once more, heavy ones scaled down to the bound of a lighter class, and the two are combined from"
-    " noisy values alone. A unit is in one class, so that it pays for two counts however many classes there are."
+    " together are counted once more, heavy ones scaled down to the bound of a lighter class, and the two, with the sums of"
+    " the rounds where there are any, are combined from noisy values alone. A unit is in one class, so that it"
+    " pays for two counts however many classes there are."
 )
 
 HISTOGRAM_SHARE: Final = 0.2

@@ -15,6 +15,7 @@ import numpy as np
 from dphist.engines.base import ROUNDS, SELECTING, Arrays, Groups, Pairs, PairsByUnit, Records, Rows
 from dphist.engines.histogram import ContributionBounds
 from dphist.mechanisms import AdaptiveGaussian, Voting
+from dphist.mechanisms.tuning import Tuning
 from dphist.planning import Plan
 from dphist.planning.describe import guarantee, in_some_groups
 from dphist.planning.request import TOTAL_SHARE
@@ -318,7 +319,12 @@ class Rounds(Strategy):
         with job.engine.open(job.source, job.query, seed=0) as records:  # reads the schema of the source and no record
             steps: list[Step] = [("Pairs", _PAIRS, records.explain_pairs())]
         if request.choice_epsilon:
-            words = _CHOICE.format(epsilon=request.choice_epsilon, left=request.mechanism_epsilon)
+            counted = request.emphasis != "groups" and self.plan.mechanism.counted
+            gain = (
+                f", an election only if it is predicted to release {Tuning().election_gain:g} times as many as rounds,"
+            )
+            unless = gain if counted else ""
+            words = _CHOICE.format(epsilon=request.choice_epsilon, left=request.mechanism_epsilon, unless=unless)
             steps.append(("Choice", words, ""))
         for mechanism in (self.plan.mechanism, *self.plan.alternatives):
             if mechanism.in_rounds:
@@ -400,6 +406,6 @@ _PAIRS: Final = (
 )
 _CHOICE: Final = (
     "How many units are in how many groups is counted in public buckets, each unit in one, with discrete Laplace noise of"
-    " epsilon = {epsilon:g}. The mechanism that this histogram predicts to release most groups runs with the remaining"
-    " epsilon = {left:g} and all of delta: a pure epsilon adds up with any other guarantee."
+    " epsilon = {epsilon:g}. The mechanism that this histogram predicts to release most groups{unless} runs with the"
+    " remaining epsilon = {left:g} and all of delta: a pure epsilon adds up with any other guarantee."
 )
