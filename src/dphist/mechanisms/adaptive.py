@@ -120,6 +120,8 @@ class AdaptiveGaussian(GroupMechanism):
         """How many rounds there are."""
         return self.tuning.rounds
 
+    rounds_with_sums = rounds
+
     @property
     def max_groups(self) -> int:
         """How many groups a unit samples for the selection."""
@@ -139,9 +141,9 @@ class AdaptiveGaussian(GroupMechanism):
         """A group of so many units, each in at most so many of the groups it samples, is lost about once in ten thousand.
 
         Twice the weight that is shown with 95 %, if a unit gives a group 1/sqrt(groups): it gives more as soon as others are
-        decided. An estimate, no bound.
+        decided. An estimate, no bound. Without bars groups of any size are lost now and then.
         """
-        return 2 * self.count_released_with(0.95) * math.sqrt(groups)
+        return math.inf if not self.bars else 2 * self.count_released_with(0.95) * math.sqrt(groups)
 
     @property
     def shown_in_words(self) -> str:

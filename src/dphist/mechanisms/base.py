@@ -145,6 +145,11 @@ class GroupMechanism(Mechanism):
         return 1
 
     @property
+    def rounds_with_sums(self) -> int:
+        """In how many of these it publishes a noisy sum of each group, which says how large the group is."""
+        return 0
+
+    @property
     def counted(self) -> bool:
         """Whether released groups have counts; else there is no noise_std, and keys alone are published."""
         return True
@@ -382,6 +387,13 @@ class GroupMechanism(Mechanism):
         alone = " that are in no other" if self.in_rounds else ""
         return f"one of {half} units{alone} is shown with 50 % probability, one of {most} with 95 %"
 
+    def sure_size(self, groups: int) -> float:
+        """A group of so many units, each in at most so many of the groups, is lost at most about once in ten thousand.
+
+        Bounded counts are of all its units, as long as none is in more groups than it may be counted in.
+        """
+        return self.count_released_with(0.9999)
+
     def share_lost(self, size: float) -> float:
         """The expected share of groups of this size that are not released."""
         return 1 - self.release_probability(size)
@@ -411,6 +423,8 @@ class GroupMechanism(Mechanism):
             problems.append("the number of public keys differs")
         if self.low_threshold is not None and self.low_threshold != request.low_threshold:
             problems.append("low_threshold differs from the request")
+        if request.keep_above is not None and not self.sure_size(request.kept_in) <= request.keep_above:
+            problems.append(f"groups of {request.keep_above:,} units may be missing")
         return problems if self.covers(request.measures) else [*problems, "the aggregates are not paid for"]
 
     def with_groups(self, max_groups: int) -> GroupMechanism | None:

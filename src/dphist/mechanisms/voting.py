@@ -222,6 +222,10 @@ class Voting(GroupMechanism):
         """The votes with which a group is shown with this probability, had it room for them."""
         return float(theory.votes_for(self.probabilities, Fraction(probability), self.low_threshold))
 
+    def sure_size(self, groups: int) -> float:
+        """None: each full group is lost about once in a thousand, and votes may go to other groups."""
+        return math.inf
+
     def predicted_releases(self, degrees: Floats, centres: Floats) -> float:
         """All votes over what a group needs to be shown every other time; with a look fewer of them are wasted."""
         gain = np.ones(len(centres)) if self.look_epsilon == 0 else centres**LOOK_GAIN

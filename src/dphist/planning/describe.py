@@ -102,7 +102,8 @@ def title(mechanism: GroupMechanism) -> str:
 
 def facts(request: Request, mechanism: GroupMechanism, unit: Unit | None = None) -> list[Fact]:
     """What a reader wants to know, as (label, sentence)."""
-    facts = [*_choice(request), *mechanism.facts(), *([] if mechanism.counted else rates_in_words(mechanism))]
+    facts = [*_choice(request), *mechanism.facts(), *_kept(request, mechanism)]
+    facts += [] if mechanism.counted else rates_in_words(mechanism)
     noisy = {one.name: one for one in mechanism.noisy(request.measures)}
     for one in request.aggregates:
         sizes = sizes_in_words(one, noisy, mechanism.noise_std)
@@ -187,6 +188,18 @@ def _choice(request: Request) -> list[Fact]:
     return [("choice", f"{share} (noise of std {std} on each bucket), from which the way to select keys is chosen")]
 
 
+def _kept(request: Request, mechanism: GroupMechanism) -> list[Fact]:
+    """What must not be missing, and from which size on that holds."""
+    if request.keep_above is None:
+        return []
+    words = f"groups of {request.keep_above:,} units, each in at most {request.kept_in:,} of the groups"
+    if mechanism.threshold is None:
+        return [("kept", f"{words}: none is missing, as all listed groups are published")]
+    since = enough(mechanism.sure_size(request.kept_in))
+    estimate = " (an estimate)" if mechanism.in_rounds else ""
+    return [("kept", f"{words}: about one in 10,000 is missing at most; that holds from {since} units on{estimate}")]
+
+
 def compared(
     request: Request, mechanism: GroupMechanism, alternatives: Sequence[GroupMechanism], chosen: str, none: str
 ) -> list[tuple[str, ...]]:
@@ -256,10 +269,12 @@ class Summary:
     budget_split: dict[str, float] | None = None
     keys_only: bool = False
     expected: dict[str, Any] | None = None
+    kept: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data."""
-        return asdict(self)
+        """As plain data; without `kept` where nothing is asked to be."""
+        data = asdict(self)
+        return data if self.kept is not None else {name: value for name, value in data.items() if name != "kept"}
 
 
 def summarise(request: Request, mechanism: GroupMechanism) -> Summary:
@@ -290,7 +305,14 @@ def summarise(request: Request, mechanism: GroupMechanism) -> Summary:
         budget_split=mechanism.budget_split(),
         keys_only=not mechanism.counted,
         expected=None if mechanism.counted else rates(mechanism),
+        kept=None if request.keep_above is None else kept(request, request.keep_above, mechanism),
     )
+
+
+def kept(request: Request, size: int, mechanism: GroupMechanism) -> dict[str, Any]:
+    """The size that must not be missing, in how many groups its units are, and from which size on the mechanism keeps all."""
+    sure = mechanism.sure_size(request.kept_in)
+    return {"above": size, "groups": request.kept_in, "from": sure if math.isfinite(sure) else None}
 
 
 def sizes_in_words(aggregate: Aggregate, noisy: Mapping[str, NoisyMeasure], count_std: float) -> str:

@@ -122,6 +122,13 @@ _KEYS: Final = (
 )
 _MECHANISM: Final = Option("How groups are found and counted.", "best", metavar="NAME", choices=MECHANISMS)
 _LOW_THRESHOLD: Final = Option("Groups with fewer units are never released.", 1, panel="What to publish")
+_KEEP_ABOVE: Final = Option(
+    "Groups of so many units must not be missing (but for one in 10,000); refused with the epsilon that would do.",
+    panel="What to publish",
+)
+_KEEP_GROUPS: Final = Option(
+    "With --keep-above: for units in at most so many of the groups (10, or --max-groups).", panel="What to publish"
+)
 
 
 class _Keys(TypedDict, total=False):
@@ -251,6 +258,8 @@ class _Choices(TypedDict, total=False):
     noise_std: Annotated[float | None, Option("Fix the noise on a count and find the smallest threshold.")]
     correlation: Annotated[float | None, Option("Variance of the common noise relative to the independent noise.")]
     low_threshold: Annotated[int, _LOW_THRESHOLD]
+    keep_above: Annotated[int | None, _KEEP_ABOVE]
+    keep_groups: Annotated[int | None, _KEEP_GROUPS]
     noise: Annotated[
         Noise,
         Option("rounded: Gaussian on a fine lattice, least noise; discrete: whole counts.", "rounded", text=str),
@@ -335,6 +344,8 @@ class SelectBudget(_BudgetOrPlan, total=False):
 
     mechanism: Annotated[str, replace(_MECHANISM, choices=OF_SELECTIONS)]
     low_threshold: Annotated[int, _LOW_THRESHOLD]
+    keep_above: Annotated[int | None, _KEEP_ABOVE]
+    keep_groups: Annotated[int | None, _KEEP_GROUPS]
 
 
 class SelectOptions(SelectBudget, _Records, total=False):

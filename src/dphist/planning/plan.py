@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +26,7 @@ from dphist.planning.describe import Summary, describe, facts, stated_delta, sum
 from dphist.planning.options import PlanOptions, read, spelled_out
 from dphist.planning.request import Request, analysis_owner
 from dphist.privacy.events import ApproximateEvent, ComposedEvent, Event, ProfileEvent, WholeEvent, WorstOfEvent
+from dphist.privacy.search import smallest_whole
 from dphist.words import budget, enough
 
 STD_ERROR: Final = "_std_error"
@@ -46,6 +49,9 @@ NOISY: Final = "_noisy"
 """The same for the plain noisy value of a count that is estimated given its release."""
 
 _LITTLE_MORE: Final = 1.1
+
+_EPSILONS: Final = [float(f"{digits}e{power}") for power in range(-10, 1) for digits in range(10, 100)]
+"""Of two digits: one of them is proposed where a size that must not be missing needs more epsilon."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -305,6 +311,9 @@ def plan(**options: Unpack[PlanOptions]) -> Plan:
         noise_std: the noise, where it is not to be chosen.
         correlation: that of correlated noise.
         low_threshold: groups of fewer units are never released.
+        keep_above: groups of so many units must not be missing, but for about one in ten thousand; a budget with which they
+            may be is refused with the epsilon that would do. Holds no elections.
+        keep_groups: with `keep_above`, in at most how many of the groups each of these units is (10, or `max_groups`).
         noise: ``rounded`` Gaussian noise keeps the exact analysis, ``discrete`` keeps counts whole.
         emphasis: what gets more of the budget without `max_groups`: ``groups``, ``counts``, or ``balanced``.
         no_groups: one row for all units.
@@ -329,9 +338,11 @@ def _request(asked: PlanOptions) -> Request:
     keys, aggregates = _number_of_keys(asked["keys"], asked["no_groups"]), aggregates_of(asked)
     told: dict[str, Any] = {name: value for name, value in asked.items() if name in Request.__dataclass_fields__}
     request = Request(**{**told, "keys": keys, "aggregates": aggregates})
-    if not (request.choice_epsilon and any(measure.draws > 1 for measure in request.measures)):
+    no_election = request.keep_above is not None or any(measure.draws > 1 for measure in request.measures)
+    if not (request.choice_epsilon and no_election):
         return request
-    # The counts of an election have Laplace noise, which suits no tree: `_with_quiet_trees`. But rounds know no low threshold.
+    # An election may lose groups of any size, and its counts have Laplace noise, which suits no tree: `_with_quiet_trees`.
+    # But rounds know no low threshold.
     return replace(request, mechanism="adaptive" if request.low_threshold == 1 else "voting")
 
 
@@ -383,11 +394,13 @@ def _check_drawable(mechanism: GroupMechanism, request: Request) -> None:
 def choose(request: Request) -> Plan:
     """The best candidate by the request's objective, and the others, best first."""
     feasible, infeasible = candidates(request)
-    if request.bound is None and feasible:  # the choice is made from the data, later
-        return Plan(request, feasible[0], tuple(feasible[1:]))
-    eligible = _with_quiet_trees([mechanism for mechanism in feasible if _is_asked_for(mechanism, request)], request)
+    eligible = _eligible(feasible, request)
     if not eligible:
         raise infeasible[0] if infeasible else Infeasible("a mechanism for this request", "none")
+    if request.keep_above is not None:
+        eligible = _that_keep(eligible, request, request.keep_above)
+    if request.bound is None:  # the choice is made from the data, later
+        return Plan(request, feasible[0], tuple(feasible[1:]))
     values = {id(mechanism): mechanism.objective_value(request.objective) for mechanism in feasible}
     ordered = sorted(feasible, key=lambda mechanism: values[id(mechanism)])
     best = min(values[id(mechanism)] for mechanism in eligible)
@@ -395,6 +408,38 @@ def choose(request: Request) -> Plan:
     close = [m for m in ordered if m in eligible and values[id(m)] <= best * (1 + 1e-9)]
     chosen = min(close, key=lambda mechanism: mechanism.objective_value("release95"))
     return Plan(request, chosen, tuple(mechanism for mechanism in ordered if mechanism is not chosen))
+
+
+def _eligible(feasible: list[GroupMechanism], request: Request) -> list[GroupMechanism]:
+    """Those that may be chosen: by the plan, or without a bound on groups by the data."""
+    if request.bound is None:
+        return feasible
+    return _with_quiet_trees([mechanism for mechanism in feasible if _is_asked_for(mechanism, request)], request)
+
+
+def _that_keep(eligible: list[GroupMechanism], request: Request, size: int) -> list[GroupMechanism]:
+    """Those that hardly ever lose a group of this size; refused where there is none, with the epsilon that would do."""
+    if (sure := _sure_size(eligible, request)) <= size:
+        return [one for one in eligible if one.sure_size(request.kept_in) <= size]
+    expected = f"groups of {size:,} units, each in at most {request.kept_in:,} of the groups, to be hardly ever missing"
+    if math.isinf(sure):
+        hint = "leave out --mechanism voting and --low-threshold: then keys are selected in rounds."
+        raise Infeasible(expected, "an election, which may lose any", hint)
+
+    def holds(index: int) -> bool:
+        more = replace(request, epsilon=_EPSILONS[index])
+        return _sure_size(_eligible(candidates(more)[0], more), more) <= size
+
+    hint = f"--keep-above {math.ceil(sure)} holds with this budget"
+    with suppress(Infeasible):
+        index = smallest_whole(holds, limit=len(_EPSILONS) - 1, start=bisect_right(_EPSILONS, request.epsilon))
+        hint = f"epsilon {_EPSILONS[index]:g} would do; {hint}"
+    raise Infeasible(expected, f"that from {math.ceil(sure):,} units on", f"{hint}.")
+
+
+def _sure_size(eligible: list[GroupMechanism], request: Request) -> float:
+    """The least size from which on groups are hardly ever missing."""
+    return min((one.sure_size(request.kept_in) for one in eligible), default=math.inf)
 
 
 def _with_quiet_trees(mechanisms: list[GroupMechanism], request: Request) -> list[GroupMechanism]:

@@ -27,6 +27,9 @@ TOTAL_SHARE: Final = 0.05
 BOUNDS_SHARE: Final = 0.1
 """The share of epsilon that choosing bounds costs, all aggregates together."""
 
+KEPT_IN: Final = 10
+"""Groups of one unit where nothing is said of them beside the size that must not be missing."""
+
 MOST_QUANTILES: Final = 16
 """Of all columns together."""
 
@@ -40,7 +43,8 @@ class Request:
     """A budget, what one unit can contribute, and how mechanisms are to be compared.
 
     keys_only: no counts and nothing else beside the keys; all of the budget goes to selecting them. emphasis: what gets more of
-    the budget where keys are selected and counted.
+    the budget where keys are selected and counted. keep_above: groups of so many units, each in at most keep_groups of the
+    groups, must not be missing.
     """
 
     epsilon: float
@@ -61,6 +65,8 @@ class Request:
     noise: Noise = "rounded"
     keys_only: bool = False
     emphasis: Emphasis = "balanced"
+    keep_above: int | None = None
+    keep_groups: int | None = None
 
     def __post_init__(self) -> None:
         dense = self.keys is not None and not self.sparse
@@ -82,6 +88,7 @@ class Request:
         self._check_choice()
         self._check_analysis()
         self._check_noise()
+        self._check_kept()
         if self.bound is None and any(aggregate.needs_max_groups for aggregate in self.aggregates):
             hint = "add --max-groups (try 10), or a public list with --keys."
             raise InvalidParameter("a bound on how many groups one unit may be in, with --distinct", "none", hint)
@@ -161,6 +168,22 @@ class Request:
                 "use rounded noise.",
             )
 
+    def _check_kept(self) -> None:
+        if self.keep_above is None:
+            if self.keep_groups is not None:
+                hint = "the number of units whose groups must not be missing."
+                raise InvalidParameter("--keep-above beside --keep-groups", "none", hint)
+            return
+        for name in ("keep_above", "keep_groups"):
+            if (value := getattr(self, name)) is not None:
+                checks.check_whole(name, value)
+        if self.sketch is not None:
+            hint = "it makes counts smaller by a number that only the data tell."
+            raise InvalidParameter("no --keep-above with a sketch", self.keep_above, hint)
+        if self.kept_in > self.groups_per_unit:
+            hint = "a unit in more groups is counted in some of them, drawn at random."
+            raise InvalidParameter(f"keep_groups of at most {self.groups_per_unit}", self.kept_in, hint)
+
     def _check_sketch(self) -> None:
         if self.max_groups is not None or self.sparsity is not None or self.keys is not None:
             raise InvalidParameter(
@@ -219,6 +242,11 @@ class Request:
     def groups_per_unit(self) -> int:
         """The most groups of one unit: their bound, or what rounds count a unit in."""
         return _TUNING.most_groups if self.bound is None else self.bound
+
+    @cached_property
+    def kept_in(self) -> int:
+        """In how many of the groups each unit is, at most, of a group of `keep_above` units."""
+        return min(KEPT_IN, self.groups_per_unit) if self.keep_groups is None else self.keep_groups
 
     @cached_property
     def choice_epsilon(self) -> float:

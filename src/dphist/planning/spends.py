@@ -113,7 +113,9 @@ def spend_of_statistic(plan: StatisticPlan, unit: Unit) -> Spend:
 
 
 def advise(plan: Payable, fits: Fits) -> Iterator[str]:
-    """The largest epsilon, another mechanism, and the most groups that fit."""
+    """The largest epsilon, another mechanism, and the most groups that fit, whatever they lose."""
+    if isinstance(plan, Plan):
+        plan = replace(plan, request=replace(plan.request, keep_above=None, keep_groups=None))
     if (found := _largest_epsilon(plan, fits)) is not None:
         yield f"with the same delta, epsilon {found:.3g} fits"
     else:

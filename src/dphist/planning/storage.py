@@ -35,11 +35,16 @@ def write(
 
 
 def to_data(request: Request, mechanism: GroupMechanism, alternatives: tuple[GroupMechanism, ...]) -> dict[str, Any]:
-    """A plan as plain data."""
+    """A plan as plain data. What was never in files of version 1 is written only where it is asked for."""
+    asked = {
+        name: value
+        for name, value in asdict(request).items()
+        if value is not None or name not in ("keep_above", "keep_groups")
+    }
     return {
         "format": FORMAT,
         "version": VERSION,
-        "request": {**asdict(request), "aggregates": [aggregate.to_data() for aggregate in request.aggregates]},
+        "request": {**asked, "aggregates": [aggregate.to_data() for aggregate in request.aggregates]},
         "mechanism": mechanism.to_data(),
         "alternatives": [other.to_data() for other in alternatives],
     }

@@ -334,6 +334,8 @@ def select(
         delta: the probability of failure that is allowed.
         mechanism: ``adaptive`` or ``voting``, in place of the better one.
         low_threshold: groups of fewer units are never released.
+        keep_above: groups of so many units must not be missing, as in `dphist.plan`.
+        keep_groups: with `keep_above`, in at most how many of the groups each of these units is.
         where: an SQL condition on a record's own columns.
         null_keys: ``group`` or ``drop``.
         settings: threads and memory.

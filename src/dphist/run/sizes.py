@@ -9,7 +9,7 @@ docs/counting.md has the formulas.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,24 +55,25 @@ class RoundSums:
 
 def known_columns(mechanism: GroupMechanism) -> list[str]:
     """What selection has told of the selected groups, beside their keys, and counting goes on with."""
-    return totals_after(mechanism.rounds) if isinstance(mechanism, AdaptiveGaussian) else []
+    return totals_after(mechanism.rounds_with_sums)
 
 
 def round_sums(mechanism: GroupMechanism, groups: Arrays) -> RoundSums | None:
     """The sums that decided about the selected groups, with their noise: nothing is drawn again. None after an election."""
-    if not isinstance(mechanism, AdaptiveGaussian):
+    if not mechanism.rounds_with_sums:
         return None
-    totals = [groups[name] for name in totals_after(mechanism.rounds)]
-    steps, rest = np.divmod(np.diff(totals, axis=0, prepend=0), np.array(mechanism.tuning.round_shares)[:, None])
+    adaptive = cast(AdaptiveGaussian, mechanism)
+    totals = [groups[name] for name in totals_after(adaptive.rounds)]
+    steps, rest = np.divmod(np.diff(totals, axis=0, prepend=0), np.array(adaptive.tuning.round_shares)[:, None])
     if rest.any():
         raise EngineFailure("sums of rounds that are multiples of their shares", "this is a bug.")
     weights = [np.full(len(totals[0]), ONE)]
-    weights += [round_weights(mechanism, totals[:number]) for number in range(1, len(totals))]
+    weights += [round_weights(adaptive, totals[:number]) for number in range(1, len(totals))]
     return RoundSums(
         np.ldexp(steps.astype(np.float64), -LATTICE_BITS),
         np.array(weights) / ONE,
-        np.array(mechanism.round_stds),
-        np.array(mechanism.tuning.fractions),
+        np.array(adaptive.round_stds),
+        np.array(adaptive.tuning.fractions),
     )
 
 
