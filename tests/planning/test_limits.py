@@ -95,7 +95,7 @@ def test_any_number_anywhere_gives_a_plan_or_one_error_of_ours(name: str, value:
         assert str(problem).startswith("Expected ")  # noqa: PT017
 
 
-@pytest.mark.parametrize("name", ["max_groups", "sparsity", "keys", "sketch", "rows", "low_threshold"])
+@pytest.mark.parametrize("name", ["max_groups", "sparsity", "keys", "sketch", "rows", "low_threshold", "keep_above"])
 def test_whole_numbers_end_at_a_public_limit(name: str) -> None:
     bound: dict[str, Any] = {} if name in ("sparsity", "keys", "sketch") else {"max_groups": 3}
     for value in (2**63, 2**64, 10**400, 10**5000, 2**40 + 1, 0, -1):
