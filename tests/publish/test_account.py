@@ -29,10 +29,10 @@ def ways(**options: Any) -> list[Plan]:
         (
             {},
             [
-                "Selected in 4 rounds (samples of at most 300 groups a unit): 70 % of the squared Gaussian budget; counted all"
-                " units in each group: 30 %; before that 2 % of epsilon for the choice of the way.",
-                "Selected in 4 rounds (samples of at most 100 groups a unit): 70 % of the squared Gaussian budget; counted all"
-                " units in each group: 30 %; before that 2 % of epsilon for the choice of the way.",
+                "Selected in 4 rounds (samples of at most 300 groups a unit): 72 % of the squared Gaussian budget; counted all"
+                " units in each group: 28 %; before that 2 % of epsilon for the choice of the way.",
+                "Selected in 4 rounds (samples of at most 100 groups a unit): 72 % of the squared Gaussian budget; counted all"
+                " units in each group: 28 %; before that 2 % of epsilon for the choice of the way.",
                 "Selected by an election (blind): 73 % of epsilon; counted all units in each group: 25 %; choice of the way:"
                 " 2 %.",
                 "Selected by an election (after a look): 73 % of epsilon; counted all units in each group: 25 %; choice of the"

@@ -31,6 +31,9 @@ DEGREE_EDGES: Final = np.array([1, 2, 3, 4, 6, 8, 11, 16, 23, 32, 45, 64, 91, 12
 
 DEGREE_CENTRES: Final = np.array([1, 2, 3, 4.9, 6.9, 9.4, 13.3, 19.2, 27.2, 38, 54, 76, 108, 152, 216, 300])
 
+SMALL_NOISE: Final = 0.4
+"""A standard deviation of counts, in units, below which their precision matters less and less: epsilon above 10."""
+
 _DEFAULT: Final = Tuning()
 
 
@@ -46,14 +49,16 @@ def most_releases(branches: Sequence[M], degrees: Floats) -> M:
     return max(branches, key=lambda mechanism: mechanism.predicted_releases(degrees, DEGREE_CENTRES))
 
 
-def best_balance(branches: Sequence[M], degrees: Floats, tuning: Tuning = _DEFAULT) -> M:
-    """The same, but rounds unless an election shows many more groups: its counts are less precise."""
+def gain(mechanism: GroupMechanism, tuning: Tuning = _DEFAULT) -> float:
+    """How many times as many groups as rounds a mechanism must be predicted to release: its counts may be less precise."""
+    if not (mechanism.splits_epsilon and mechanism.counted):
+        return 1.0
+    return 1 + (tuning.election_gain - 1) * min(1.0, mechanism.noise_std / SMALL_NOISE)
 
-    def worth(mechanism: M) -> float:
-        releases = mechanism.predicted_releases(degrees, DEGREE_CENTRES)
-        return releases / (tuning.election_gain if mechanism.splits_epsilon and mechanism.counted else 1.0)
 
-    return max(branches, key=worth)
+def best_balance(branches: Sequence[M], degrees: Floats) -> M:
+    """The same, but rounds unless an election shows many more groups."""
+    return max(branches, key=lambda one: one.predicted_releases(degrees, DEGREE_CENTRES) / gain(one))
 
 
 def decide(plan: Plan, pairs: Pairs) -> Plan:

@@ -15,12 +15,11 @@ import numpy as np
 from dphist.engines.base import ROUNDS, SELECTING, Arrays, Groups, Pairs, PairsByUnit, Records, Rows
 from dphist.engines.histogram import ContributionBounds
 from dphist.mechanisms import AdaptiveGaussian, Voting
-from dphist.mechanisms.tuning import Tuning
 from dphist.planning import Plan
 from dphist.planning.describe import guarantee, in_some_groups
 from dphist.planning.request import TOTAL_SHARE
 from dphist.run import rounds, voting
-from dphist.run.choice import decide
+from dphist.run.choice import decide, gain
 from dphist.run.counting import Trees, count
 from dphist.run.estimates import estimated_columns
 from dphist.run.table import keys_alone, published
@@ -319,11 +318,10 @@ class Rounds(Strategy):
         with job.engine.open(job.source, job.query, seed=0) as records:  # reads the schema of the source and no record
             steps: list[Step] = [("Pairs", _PAIRS, records.explain_pairs())]
         if request.choice_epsilon:
-            counted = request.emphasis != "groups" and self.plan.mechanism.counted
-            gain = (
-                f", an election only if it is predicted to release {Tuning().election_gain:g} times as many as rounds,"
+            most = 1.0 if request.emphasis == "groups" else max(map(gain, self.plan.branches))
+            unless = f", an election only if it is predicted to release {most:.3g} times as many as rounds," * (
+                most > 1
             )
-            unless = gain if counted else ""
             words = _CHOICE.format(epsilon=request.choice_epsilon, left=request.mechanism_epsilon, unless=unless)
             steps.append(("Choice", words, ""))
         for mechanism in (self.plan.mechanism, *self.plan.alternatives):
