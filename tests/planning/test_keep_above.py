@@ -116,6 +116,7 @@ def test_a_stored_plan_keeps_its_size_or_is_refused(tmp_path: Path) -> None:
     rounds: Any = plan.mechanism
     without_bars = replace(rounds, bars=())
     assert math.isinf(without_bars.sure_size(1))
+    assert "any size" in without_bars.shown_in_words
 
 
 def test_releases_and_selections_take_it(tmp_path: Path) -> None:

@@ -148,11 +148,13 @@ class AdaptiveGaussian(GroupMechanism):
     @property
     def shown_in_words(self) -> str:
         """By how many groups units are in, which decides how much weight they have for each."""
+        if not self.bars:
+            return "groups of any size may be missing, as rounds without bars lose some of every size"
         one, ten, hundred = (enough(self.sure_size(groups)) for groups in (1, 10, 100))
         return (
-            f"of groups of {one} units about one in 10,000 is missing where each of them is in no other group, of groups of"
-            f" {ten} where each is in at most 10, of {hundred} where each is in at most 100 (an estimate); smaller ones may be"
-            " missing"
+            f"of groups of {one} units about one in 10,000 is missing at most, where each of them is in no other group, of"
+            f" groups of {ten} where each is in at most 10, of {hundred} where each is in at most 100 (an estimate); smaller"
+            " ones may be missing"
         )
 
     def share_lost(self, size: float) -> float:
