@@ -33,7 +33,7 @@ OWN_NOISE = {"test_noise_entropy"}
 ON_SPARK = {
     "test_a_noisy_release_is_written_by_spark_verified_and_removed",
     "test_a_task_that_fails_after_noising_publishes_one_consistent_result_and_is_charged_once",
-    "test_a_tree_of_everything_equals_the_oracle", "test_bins_are_those_of_the_oracle", "test_case_on_spark",
+    "test_bins_are_those_of_the_oracle", "test_case_on_spark",
     "test_counts_by_class_are_the_same_bits_on_spark", "test_difficult_records_are_counted_as_the_oracle_counts_them",
     "test_equals_the_oracle_when_nobody_has_too_many_groups", "test_floats_of_one_unit_change_nothing_for_others",
     "test_no_record_gets_into_the_log_of_the_driver", "test_nothing_is_counted_before_the_charge",
