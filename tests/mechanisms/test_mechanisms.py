@@ -71,6 +71,7 @@ def test_words(mechanism: SparseGaussian) -> None:
     assert mechanism.noise_quantile(0.025) == pytest.approx(-mechanism.noise_quantile(0.975))
     assert mechanism.delta_noise(1.0) <= mechanism.delta(1.0)
     assert mechanism.steps() == []  # only rounds and elections have steps of their own
+    assert mechanism.bound_in_words.startswith("max_groups ")
 
 
 def test_one_group_is_written_in_the_singular() -> None:
