@@ -1,12 +1,15 @@
 """The choice of law from a noisy histogram of degrees."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import dphist as dp
 from dphist.mechanisms import GroupMechanism, LaplaceThreshold, SparseGaussian
+from dphist.mechanisms.tuning import Tuning
 from dphist.noise.testing import SeededEntropy
-from dphist.run.choice import DEGREE_CENTRES, DEGREE_EDGES, most_releases, noisy_degrees
+from dphist.run.choice import DEGREE_CENTRES, DEGREE_EDGES, gain, most_releases, noisy_degrees
 from word_sources import words_from
 
 
@@ -58,3 +61,13 @@ def test_degrees_get_laplace_noise_and_lose_what_is_lost_in_it() -> None:
     assert np.std(values[:, 3]) == pytest.approx(50 * np.sqrt(2), rel=0.25)
     assert np.mean(values[:, 5] == 0) > 0.9
     assert np.all((values == 0) | (values >= 3 * 50 * np.sqrt(2) * 0.99))
+
+
+def test_an_election_must_gain_less_where_all_counts_are_precise() -> None:
+    def gains(epsilon: float, **options: Any) -> list[float]:
+        return [gain(one) for one in dp.plan(epsilon=epsilon, delta=1e-8, **options).branches]
+
+    asked = Tuning().election_gain
+    assert gains(1) == gains(10) == [1.0, 1.0, asked, asked]
+    assert all(1 < one < asked for one in gains(30)[2:])
+    assert gains(1, keys_only=True) == [1.0] * 4

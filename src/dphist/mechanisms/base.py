@@ -131,9 +131,10 @@ class GroupMechanism(Mechanism):
 
     __slots__ = ()
 
-    in_rounds: ClassVar[bool] = False
     strategies: ClassVar[frozenset[str]] = frozenset({"one pass"})
     """The roads of a release that it serves."""
+
+    in_rounds: ClassVar[bool] = False
     """Whether it needs the pairs of units and groups, several times, instead of one bounded histogram."""
 
     splits_epsilon: ClassVar[bool] = False

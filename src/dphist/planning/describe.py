@@ -196,7 +196,7 @@ def _kept(request: Request, mechanism: GroupMechanism) -> list[Fact]:
     if mechanism.threshold is None:
         return [("kept", f"{words}: none is missing, as all listed groups are published")]
     since = enough(mechanism.sure_size(request.kept_in))
-    estimate = " (an estimate)" if mechanism.in_rounds else ""
+    estimate = " (an estimate); no election is held, as it may lose any" if mechanism.in_rounds else ""
     return [("kept", f"{words}: about one in 10,000 is missing at most; that holds from {since} units on{estimate}")]
 
 
